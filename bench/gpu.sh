@@ -1,0 +1,145 @@
+#!/bin/bash
+# Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, and what Grus costs there.
+# Needs no network and installs nothing.
+set -u
+
+usage() {
+  cat <<'END'
+usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--platform PART] [--minutes N] [--out FOLDER]
+
+  --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
+  --native-only    leave Grus out: native against native, to see how far two equal runs differ here
+  --quick          a short overhead table that decides nothing
+  --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
+  --minutes N      end after about N minutes (default 20)
+  --out FOLDER     put the JSON files there (default bench/results)
+
+exit status: 0 all well, 1 a test failed or a limit was missed, 2 couldn't run, 3 some interval was too wide to tell
+END
+}
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
+export BENCH_COMMAND="bench/gpu.sh${*:+ $*}"
+prebuilt=no native_only=no quick=no platform='' minutes=20 out=$root/bench/results
+while [ $# -gt 0 ]; do
+  case $1 in
+    --prebuilt) prebuilt=yes ;;
+    --native-only) native_only=yes ;;
+    --quick) quick=yes ;;
+    --platform | --minutes | --out)
+      [ $# -ge 2 ] || { usage >&2; exit 2; }
+      case $1 in --platform) platform=$2 ;; --minutes) minutes=$2 ;; --out) out=$2 ;; esac
+      shift ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "gpu.sh: unknown option $1" >&2; usage >&2; exit 2 ;;
+  esac
+  shift
+done
+case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
+
+mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+cd "$root" || exit 2
+ends=$((SECONDS + minutes * 60))
+status=0
+
+left() { echo $((ends > SECONDS ? ends - SECONDS : 0)); }
+title() { printf '\n== %s\n' "$*"; }
+worst() { # a missed limit outweighs an unclear one
+  if [ "$1" -ne 0 ] && { [ "$status" -eq 0 ] || [ "$status" -eq 3 ]; }; then status=$1; fi
+}
+
+# Where a library is: in the loader's cache, or where drivers and toolkits put it without telling the loader.
+library() {
+  local found
+  found=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | awk -v name="$1" '$1 == name { print $NF; exit }')
+  [ -n "$found" ] && { echo "$found"; return; }
+  local folders
+  IFS=: read -ra folders <<<"${LD_LIBRARY_PATH:-}"
+  folders+=("$root/build/lib" /usr/local/nvidia/lib{64,} /usr/local/cuda/lib64 /usr/lib/{x86_64,aarch64}-linux-gnu /usr/lib64)
+  for found in "${folders[@]}"; do
+    [ -n "$found" ] && [ -e "$found/$1" ] && { echo "$found/$1"; return; }
+  done
+  return 1
+}
+
+if [ $prebuilt = no ]; then
+  title build
+  if ! make; then echo "gpu.sh: the build failed" >&2; exit 2; fi
+fi
+needed=(overhead)
+[ $native_only = yes ] || needed+=(grus)
+for name in "${needed[@]}"; do
+  [ -x "build/bin/$name" ] || { echo "gpu.sh: build/bin/$name isn't there: leave out --prebuilt" >&2; exit 2; }
+done
+
+if ! loader=$(library libOpenCL.so.1); then
+  echo "gpu.sh: no OpenCL loader (libOpenCL.so.1): install one, or put one into build/lib" >&2
+  exit 2
+fi
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(dirname "$loader")
+export LD_LIBRARY_PATH
+# A folder of our own: the system's may hold other drivers, or Grus itself.
+vendors=$scratch/vendors
+mkdir "$vendors" || exit 2
+if driver=$(library libnvidia-opencl.so.1); then
+  case $(PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null) in
+    *libnvidia-opencl.so.1*) echo libnvidia-opencl.so.1 >"$vendors/nvidia.icd" ;;
+    *) echo "$driver" >"$vendors/nvidia.icd" ;;
+  esac
+  LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$(dirname "$driver")
+  platform=${platform:-NVIDIA}
+  name=nvidia
+else
+  for icd in /etc/OpenCL/vendors/*.icd; do
+    [ -r "$icd" ] && ! grep -q libgrus "$icd" && cp "$icd" "$vendors"
+  done
+  if [ -z "$(ls "$vendors")" ]; then
+    echo "gpu.sh: neither NVIDIA's OpenCL driver nor any in /etc/OpenCL/vendors is there" >&2
+    exit 2
+  fi
+  name=other
+fi
+export GRUS_VENDORS=$vendors
+
+title "card and driver"
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.max,pcie.link.width.max --format=csv
+elif command -v clinfo >/dev/null; then
+  OCL_ICD_VENDORS=$vendors clinfo -l
+else
+  echo "(neither nvidia-smi nor clinfo is there)"
+fi
+echo "$(nproc) cores, $(uname -sr), loader $loader"
+
+if [ $native_only = no ]; then
+  title "grus info"
+  timeout 120 build/bin/grus info || { echo "gpu.sh: grus info failed" >&2; worst 1; }
+
+  for test in build/bin/tests/gpu_*; do
+    [ -x "$test" ] || continue
+    title "$(basename "$test")"
+    # Half of what is left at most: the table must get its share.
+    timeout $(($(left) / 2 + 1)) build/bin/grus run --vendors "$vendors" -- "$test"
+    result=$?
+    [ $result -eq 124 ] && echo "gpu.sh: $(basename "$test") ran out of time" >&2
+    [ $result -eq 0 ] || { echo "FAILED: $(basename "$test") ($result)"; worst 1; }
+  done
+fi
+
+title "overhead"
+options=(--vendors "$vendors" --json "$out/overhead-$name.json")
+[ -n "$platform" ] && options+=(--platform "$platform")
+[ $native_only = yes ] && options+=(--native-only)
+[ $quick = yes ] && options+=(--quick)
+if [ "$(left)" -lt 60 ]; then
+  echo "gpu.sh: no time is left for the overhead table" >&2
+  worst 2
+else
+  # The table ends by itself at the full minute before; the timeout is for a driver that hangs.
+  PYTHONUNBUFFERED=1 timeout $(($(left) + 120)) python3 bench/overhead_run.py "${options[@]}" --minutes $(($(left) / 60))
+  worst $?
+fi
+title "done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $([ "$status" -eq 0 ] && echo "all well" || echo "status $status")"
+exit "$status"

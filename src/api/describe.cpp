@@ -1,0 +1,30 @@
+#include "api/describe.hpp"
+
+#include "api/answer.hpp"
+#include "api/check.hpp"
+#include "api/features.hpp"
+#include "api/platforms.hpp"
+#include "base/log.hpp"
+
+namespace grus::api {
+
+cl_int CL_API_CALL describe_device(cl_device_id handle, std::size_t size, void* text, std::size_t* size_ret) noexcept {
+  const Device* device = live<Device>(handle);
+  if (!device) return CL_INVALID_DEVICE;
+  std::string hidden;
+  for (const HiddenFeature& feature : hidden_features()) {
+    hidden += fmt::format("{}{{\"what\":\"{}\",\"why\":\"{}\"}}", hidden.empty() ? "" : ",", feature.what, feature.why);
+  }
+  const DriverDescription driver = starting_executor().describe_driver(device->platform->index);
+  const std::string json = fmt::format(
+      "{{\"driver\":{{\"library\":\"{}\",\"unload\":\"{}\"}},"
+      "\"memory\":\"{}\","
+      "\"movable\":[{{\"what\":\"buffers, sub-buffers and images\"}},{{\"what\":\"programs from source, IL and Grus's own binaries\"}},"
+      "{{\"what\":\"kernels with their arguments, samplers\"}},{{\"what\":\"queues, events, user events and callbacks\"}},"
+      "{{\"what\":\"mapped pointers and host-pointer buffers\"}}],"
+      "\"not_offered\":[{}]}}",
+      driver.library, driver.unload, device->limits.shares_host_memory ? "shared with host" : "own", hidden);
+  return answer(Room{size, text, size_ret}, json);
+}
+
+}  // namespace grus::api

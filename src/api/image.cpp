@@ -1,0 +1,284 @@
+// Entry points: images.
+#include <algorithm>
+
+#include "api/answer.hpp"
+#include "api/call.hpp"
+#include "api/check.hpp"
+#include "api/image_format.hpp"
+#include "api/memory_flags.hpp"
+
+namespace grus::api {
+namespace {
+
+bool is_image_type(cl_mem_object_type type) {
+  switch (type) {
+    case CL_MEM_OBJECT_IMAGE1D:
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+    case CL_MEM_OBJECT_IMAGE1D_BUFFER:
+    case CL_MEM_OBJECT_IMAGE2D:
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+    case CL_MEM_OBJECT_IMAGE3D:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool fits(const DeviceLimits& limits, const cl_image_desc& desc) {
+  switch (desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE1D_BUFFER:
+      return desc.image_width <= limits.image_buffer_max;
+    case CL_MEM_OBJECT_IMAGE1D:
+      return desc.image_width <= limits.image2d_max[0];
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+      return desc.image_width <= limits.image2d_max[0] && desc.image_array_size <= limits.image_array_max;
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+      if (desc.image_array_size > limits.image_array_max) return false;
+      [[fallthrough]];
+    case CL_MEM_OBJECT_IMAGE2D:
+      return desc.image_width <= limits.image2d_max[0] && desc.image_height <= limits.image2d_max[1];
+    default:
+      return desc.image_width <= limits.image3d_max[0] && desc.image_height <= limits.image3d_max[1] &&
+             desc.image_depth <= limits.image3d_max[2];
+  }
+}
+
+bool has_zero_extent(const cl_image_desc& desc) {
+  ImageFacts facts;
+  facts.desc = desc;
+  const Triple extent = facts.extent();
+  return extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
+}
+
+cl_int check_pitches(const cl_image_desc& desc, std::size_t element, const void* host_ptr, bool from_buffer) {
+  const std::size_t row = desc.image_row_pitch;
+  const std::size_t slice = desc.image_slice_pitch;
+  if (!host_ptr && !from_buffer && (row != 0 || slice != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
+  if (row != 0 && element != 0 && (row < desc.image_width * element || row % element != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
+  if (slice != 0 && row != 0 && desc.image_type == CL_MEM_OBJECT_IMAGE3D && (slice < row * desc.image_height || slice % row != 0)) {
+    return CL_INVALID_IMAGE_DESCRIPTOR;
+  }
+  return desc.num_mip_levels != 0 || desc.num_samples != 0 ? CL_INVALID_IMAGE_DESCRIPTOR : CL_SUCCESS;
+}
+
+// The pitches that host memory has: as given, else without gaps.
+struct HostLayout {
+  std::size_t row = 0;
+  std::size_t slice = 0;
+  std::size_t size = 0;
+};
+
+HostLayout layout_of(const cl_image_desc& desc, std::size_t element, std::size_t row_pitch, std::size_t slice_pitch) {
+  ImageFacts facts;
+  facts.desc = desc;
+  const Triple extent = facts.extent();
+  HostLayout layout;
+  layout.row = row_pitch != 0 ? row_pitch : extent[0] * element;
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {
+    layout.slice = slice_pitch != 0 ? slice_pitch : layout.row;
+    layout.size = layout.slice * extent[1];
+    return layout;
+  }
+  layout.slice = slice_pitch != 0 ? slice_pitch : layout.row * extent[1];
+  layout.size = layout.slice * extent[2];
+  return layout;
+}
+
+void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, const HostLayout& given, const cl_image_desc& desc) {
+  ImageFacts facts;
+  facts.desc = desc;
+  Triple extent = facts.extent();
+  const auto* source = static_cast<const std::byte*>(from);
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) extent = {extent[0], 1, extent[1]};
+  for (std::size_t slice = 0; slice < extent[2]; ++slice) {
+    for (std::size_t row = 0; row < extent[1]; ++row) {
+      std::memcpy(to + slice * tight.slice + row * tight.row, source + slice * given.slice + row * given.row, tight.row);
+    }
+  }
+}
+
+void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& order) {
+  const cl_image_desc& desc = order.desc;
+  if (image.flags & CL_MEM_USE_HOST_PTR) {
+    image.host_ptr = host_ptr;
+    image.host = static_cast<std::byte*>(host_ptr);
+  } else if (image.parent) {
+    image.host = image.parent->host;
+  } else if (element != 0 && (image.context->shares_host_memory() || (image.flags & CL_MEM_ALLOC_HOST_PTR))) {
+    const HostLayout tight = layout_of(desc, element, 0, 0);
+    image.host_memory = std::make_shared<HostMemory>(tight.size);
+    image.host = image.host_memory->data();
+    if (host_ptr) {
+      const HostLayout given = layout_of(desc, element, desc.image_row_pitch, desc.image_slice_pitch);
+      copy_into_tight(image.host, tight, host_ptr, given, desc);
+    }
+    order.desc.image_row_pitch = 0;
+    order.desc.image_slice_pitch = 0;
+  } else {
+    order.initial = host_ptr;
+  }
+  if (!image.parent) order.host = image.host;
+  order.host_memory = image.host_memory;
+}
+
+// The object that an image is to be a view of, checked; null if it is none.
+Result<Memory*> parent_of(const Context& context, const cl_image_desc& desc) {
+  if (!desc.mem_object) {
+    if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
+    return static_cast<Memory*>(nullptr);
+  }
+  const bool may_have = desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER || desc.image_type == CL_MEM_OBJECT_IMAGE2D;
+  Memory* parent = live<Memory>(desc.mem_object);
+  if (!may_have || !parent) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
+  if (parent->context.get() != &context) return Failure{CL_INVALID_CONTEXT};
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && parent->type != CL_MEM_OBJECT_BUFFER) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
+  return parent;
+}
+
+Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properties, cl_mem_flags flags,
+                            const cl_image_format* format, const cl_image_desc* desc, void* host_ptr) {
+  Context* context = live<Context>(handle);
+  if (!context) return Failure{CL_INVALID_CONTEXT};
+  if (properties && *properties != 0) return Failure{CL_INVALID_PROPERTY};
+  if (!are_valid_flags(flags)) return Failure{CL_INVALID_VALUE};
+  if (!format) return Failure{CL_INVALID_IMAGE_FORMAT_DESCRIPTOR};
+  if (!desc || !is_image_type(desc->image_type)) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
+  if (std::none_of(context->devices.begin(), context->devices.end(), [](const auto& device) { return device->limits.images; })) {
+    return Failure{CL_INVALID_OPERATION};
+  }
+  const auto parent = parent_of(*context, *desc);
+  if (!parent) return Failure{parent.error()};
+  const std::size_t element = element_size(*format);
+  if (element == 0) return Failure{CL_INVALID_IMAGE_FORMAT_DESCRIPTOR};
+  if (has_zero_extent(*desc)) return Failure{CL_INVALID_IMAGE_SIZE};
+  if (std::none_of(context->devices.begin(), context->devices.end(), [&](const auto& device) { return fits(device->limits, *desc); })) {
+    return Failure{CL_INVALID_IMAGE_SIZE};
+  }
+  if (*parent) {
+    if (host_ptr) return Failure{CL_INVALID_HOST_PTR};
+    if (!inherit_flags((*parent)->flags, flags)) return Failure{CL_INVALID_VALUE};
+  } else if (!fits_host_pointer(flags, host_ptr)) {
+    return Failure{CL_INVALID_HOST_PTR};
+  }
+  if (const cl_int code = check_pitches(*desc, element, host_ptr, *parent != nullptr); code != CL_SUCCESS) return Failure{code};
+
+  auto image = Ref<Memory>::adopt(slab<Memory>().create(*context, desc->image_type));
+  image->flags = flags & kDeviceAccess ? flags : flags | CL_MEM_READ_WRITE;
+  image->parent = Ref{*parent};
+  if (properties) image->properties = {0};
+  NewImage order;
+  order.id = image->id();
+  order.context = context->id();
+  order.flags = flags & ~kHostPointer;
+  order.properties = image->properties;
+  order.format = *format;
+  order.desc = *desc;
+  if (*parent) order.from = (*parent)->id();
+  try {
+    choose_home(*image, element, host_ptr, order);
+  } catch (const std::bad_alloc&) {
+    return Failure{CL_MEM_OBJECT_ALLOCATION_FAILURE};
+  }
+  const auto layout = executor_of(*context).create_image(order);
+  if (!layout) return Failure{layout.error()};
+  image->created = true;
+  image->size = layout->size;
+  image->image = std::make_unique<ImageFacts>();
+  image->image->format = *format;
+  image->image->desc = *desc;
+  image->image->element_size = layout->element_size;
+  image->image->row_pitch = layout->row_pitch;
+  image->image->slice_pitch = layout->slice_pitch;
+  return reinterpret_cast<cl_mem>(image.hand_out());
+}
+
+}  // namespace
+
+Result<cl_mem> clCreateImage(cl_context handle, cl_mem_flags flags, const cl_image_format* format, const cl_image_desc* desc, void* host_ptr) {
+  return create_image(handle, nullptr, flags, format, desc, host_ptr);
+}
+
+Result<cl_mem> clCreateImageWithProperties(cl_context handle, const cl_mem_properties* properties, cl_mem_flags flags,
+                                           const cl_image_format* format, const cl_image_desc* desc, void* host_ptr) {
+  return create_image(handle, properties, flags, format, desc, host_ptr);
+}
+
+Result<cl_mem> clCreateImage2D(cl_context handle, cl_mem_flags flags, const cl_image_format* format, std::size_t width,
+                               std::size_t height, std::size_t row_pitch, void* host_ptr) {
+  cl_image_desc desc{};
+  desc.image_type = CL_MEM_OBJECT_IMAGE2D;
+  desc.image_width = width;
+  desc.image_height = height;
+  desc.image_row_pitch = row_pitch;
+  if (!host_ptr && row_pitch != 0) return Failure{CL_INVALID_IMAGE_SIZE};
+  return create_image(handle, nullptr, flags, format, &desc, host_ptr);
+}
+
+Result<cl_mem> clCreateImage3D(cl_context handle, cl_mem_flags flags, const cl_image_format* format, std::size_t width,
+                               std::size_t height, std::size_t depth, std::size_t row_pitch, std::size_t slice_pitch, void* host_ptr) {
+  cl_image_desc desc{};
+  desc.image_type = CL_MEM_OBJECT_IMAGE3D;
+  desc.image_width = width;
+  desc.image_height = height;
+  desc.image_depth = depth;
+  desc.image_row_pitch = row_pitch;
+  desc.image_slice_pitch = slice_pitch;
+  if (!host_ptr && (row_pitch != 0 || slice_pitch != 0)) return Failure{CL_INVALID_IMAGE_SIZE};
+  return create_image(handle, nullptr, flags, format, &desc, host_ptr);
+}
+
+cl_int clGetSupportedImageFormats(cl_context handle, cl_mem_flags flags, cl_mem_object_type type, cl_uint entries,
+                                  cl_image_format* formats, cl_uint* count_out) {
+  Context* context = live<Context>(handle);
+  if (!context) return CL_INVALID_CONTEXT;
+  if (!are_valid_flags(flags) || !is_image_type(type) || (formats && entries == 0)) return CL_INVALID_VALUE;
+  const std::uint64_t key = std::uint64_t{flags} << 32 | type;
+  const auto& all = context->image_formats.get(key, [&] { return executor_of(*context).supported_formats(context->id(), flags, type); });
+  if (!all) return all.error();
+  const std::size_t count = all->size() / sizeof(cl_image_format);
+  if (formats) std::memcpy(formats, all->data(), std::min<std::size_t>(count, entries) * sizeof(cl_image_format));
+  if (count_out) *count_out = static_cast<cl_uint>(count);
+  return CL_SUCCESS;
+}
+
+cl_int clGetImageInfo(cl_mem handle, cl_image_info query, std::size_t size, void* value, std::size_t* size_ret) {
+  Memory* memory = live<Memory>(handle);
+  if (!memory || !memory->is_image()) return CL_INVALID_MEM_OBJECT;
+  const Room room{size, value, size_ret};
+  const ImageFacts& image = *memory->image;
+  const cl_image_desc& desc = image.desc;
+  const bool is_1d = desc.image_type == CL_MEM_OBJECT_IMAGE1D || desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
+                     desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
+  const bool is_array = desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
+  const bool is_3d = desc.image_type == CL_MEM_OBJECT_IMAGE3D;
+  switch (query) {
+    case CL_IMAGE_FORMAT:
+      return answer(room, image.format);
+    case CL_IMAGE_ELEMENT_SIZE:
+      return answer(room, image.element_size);
+    case CL_IMAGE_ROW_PITCH:
+      return answer(room, image.row_pitch);
+    case CL_IMAGE_SLICE_PITCH:
+      return answer(room, image.slice_pitch);
+    case CL_IMAGE_WIDTH:
+      return answer(room, desc.image_width);
+    case CL_IMAGE_HEIGHT:
+      return answer(room, is_1d ? std::size_t{0} : desc.image_height);
+    case CL_IMAGE_DEPTH:
+      return answer(room, is_3d ? desc.image_depth : std::size_t{0});
+    case CL_IMAGE_ARRAY_SIZE:
+      return answer(room, is_array ? desc.image_array_size : std::size_t{0});
+    case CL_IMAGE_BUFFER: {
+      Memory* buffer = memory->parent.get();
+      return answer(room, reinterpret_cast<cl_mem>(buffer && !buffer->is_image() ? buffer : nullptr));
+    }
+    case CL_IMAGE_NUM_MIP_LEVELS:
+      return answer(room, desc.num_mip_levels);
+    case CL_IMAGE_NUM_SAMPLES:
+      return answer(room, desc.num_samples);
+    default:
+      return CL_INVALID_VALUE;
+  }
+}
+
+}  // namespace grus::api

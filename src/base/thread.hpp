@@ -1,0 +1,24 @@
+// Grus's own threads: named, and with all signals masked, so that the program's handlers run on the program's threads.
+#pragma once
+
+#include <pthread.h>
+
+#include <csignal>
+#include <thread>
+#include <utility>
+
+namespace grus {
+
+template <typename Body>
+std::thread start_thread(const char* name, Body body) {
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread thread{std::move(body)};
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_setname_np(thread.native_handle(), name);
+  return thread;
+}
+
+}  // namespace grus

@@ -1,0 +1,102 @@
+// How a command goes from an API call to the executor: at once, or by way of hold-back.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <type_traits>
+
+#include "command/gate.hpp"
+#include "command/hold_back.hpp"
+
+namespace grus {
+
+template <typename Command>
+struct HeldAs final : Held {
+  Command command;
+  typename Command::Storage storage;
+  std::vector<Ref<Memory>> memories;
+  Ref<Kernel> kernel;
+  std::vector<Ref<Sampler>> samplers;
+  std::shared_ptr<void> keep_alive;
+
+  explicit HeldAs(const Command& command_) : command{command_} {
+    command.keep(storage);
+    command.each_memory([this](ObjectId id) { memories.emplace_back(slab<Memory>().at(id)); });
+    if constexpr (std::is_same_v<Command, command::Launch>) {
+      kernel = Ref{slab<Kernel>().at(command.kernel)};
+      for (const Argument& argument : command.arguments) {
+        if (argument.holds == Argument::Holds::sampler) samplers.emplace_back(slab<Sampler>().at(argument.object));
+      }
+    }
+  }
+  cl_int submit(Executor& executor, const Placement& placement) override { return executor.submit(command, placement); }
+};
+
+// What an enqueue call says besides the command itself.
+struct Enqueue {
+  Queue& queue;
+  Waits waits;
+  cl_event* event_out = nullptr;
+  cl_command_type type = 0;
+  Blocking blocking = Blocking::no;
+  Order order = Order::plain;
+  std::shared_ptr<void> keep_alive = nullptr;  // until the command is done, if it is held back
+};
+
+// Waits for events, wherever they are; the caller is inside the gate and comes back into it.
+cl_int wait_for(std::span<Event* const> events);
+
+template <typename Command>
+cl_int hold_back(const Command& command, const Enqueue& how) {
+  auto held = std::make_unique<HeldAs<Command>>(command);
+  held->queue = Ref{&how.queue};
+  held->order = how.order;
+  held->keep_alive = how.keep_alive;
+  for (Event* event : how.waits) held->waits.emplace_back(event);
+  const auto event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
+  held->event = event;
+  HoldBack::instance().hold(std::move(held));
+  cl_int code = CL_SUCCESS;
+  if (how.blocking == Blocking::yes) {
+    Event* const waited = event.get();
+    code = wait_for({&waited, 1});
+  }
+  if (how.event_out) *how.event_out = reinterpret_cast<cl_event>(Ref{event}.hand_out());
+  return code;
+}
+
+template <typename Command>
+cl_int enqueue(const Command& command, const Enqueue& how) {
+  if (HoldBack::instance().must_hold(how.queue, how.waits, how.order)) [[unlikely]] return hold_back(command, how);
+
+  Placement placement{.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking};
+  std::vector<ObjectId> waits;
+  if (!how.waits.empty()) {
+    waits.reserve(how.waits.size());
+    for (const Event* event : how.waits) {
+      if (event->place() == Event::Place::below) waits.push_back(event->id());
+    }
+    placement.waits = waits;
+  }
+  Ref<Event> event;
+  if (how.event_out) {
+    event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
+    placement.event = event->id();
+  }
+  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
+  cl_int code;
+  if (how.blocking == Blocking::yes) {
+    const Gate::Leave leave{Gate::Place::working};
+    code = executor_of(how.queue).submit(command, placement);
+  } else {
+    code = executor_of(how.queue).submit(command, placement);
+  }
+  if (code != CL_SUCCESS) return code;
+  if (event) {
+    event->set_below();
+    *how.event_out = reinterpret_cast<cl_event>(event.hand_out());
+  }
+  return CL_SUCCESS;
+}
+
+}  // namespace grus

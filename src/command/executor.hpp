@@ -1,0 +1,190 @@
+// The seam. What is above holds objects and commands; an Executor carries commands out, in this process or elsewhere.
+// Everything that crosses is named by ids that are chosen above. Functions return OpenCL error codes.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "command/command.hpp"
+#include "objects/below.hpp"
+
+namespace grus {
+
+enum class Blocking : bool { no, yes };
+
+// Where a command goes: its queue, the commands it waits for (all of them below the seam already), the event it is to
+// be known by (none: nobody will ask), and whether the call returns only when it is done.
+struct Placement {
+  ObjectId queue;
+  std::span<const ObjectId> waits;
+  ObjectId event;
+  Blocking blocking = Blocking::no;
+};
+
+struct PlatformDescription {
+  std::string name;
+  std::string vendor;
+  std::string version;
+  std::string profile;
+  std::string extensions;
+  std::vector<cl_name_version> versioned_extensions;  // OpenCL 3.0 and later
+  cl_ulong host_timer_resolution = 0;
+};
+
+struct DriverDescription {
+  std::string library;
+  std::string unload;  // yes, no or unknown, and why
+};
+
+using ErrorNotice = std::function<void(const char* text, const void* data, std::size_t size)>;
+
+struct NewBuffer {
+  ObjectId id;
+  ObjectId context;
+  cl_mem_flags flags = 0;  // without the host pointer flags, which the two pointers below stand for
+  std::vector<cl_mem_properties> properties;
+  std::size_t size = 0;
+  void* host = nullptr;           // memory to work in, registered for the device's use
+  const void* initial = nullptr;  // or contents to start with
+  std::shared_ptr<HostMemory> host_memory;  // kept until the vendor is done with it
+};
+
+struct NewImage {
+  ObjectId id;
+  ObjectId context;
+  cl_mem_flags flags = 0;
+  std::vector<cl_mem_properties> properties;
+  cl_image_format format{};
+  cl_image_desc desc{};
+  ObjectId from;  // the buffer or image it is a view of
+  void* host = nullptr;
+  const void* initial = nullptr;
+  std::shared_ptr<HostMemory> host_memory;
+};
+
+struct ImageLayout {
+  std::size_t element_size = 0;
+  std::size_t row_pitch = 0;
+  std::size_t slice_pitch = 0;
+  std::size_t size = 0;
+};
+
+struct NewSampler {
+  ObjectId id;
+  ObjectId context;
+  cl_bool normalized = CL_TRUE;
+  cl_addressing_mode addressing = 0;
+  cl_filter_mode filter = 0;
+  std::vector<cl_sampler_properties> properties;  // if made with them
+};
+
+// What a build, compile or link is asked to do. Each makes a fresh program below the seam.
+struct BuildOrder {
+  enum class Step : std::uint8_t { build, compile, link };
+  ObjectId program;
+  ObjectId context;
+  std::vector<ObjectId> program_devices;  // that the program is for
+  std::vector<ObjectId> devices;          // to build for now; empty: all of the program's
+  Step step = Step::build;
+  std::string options;
+  std::shared_ptr<const Recipe> recipe;
+  std::vector<ObjectId> inputs;           // of a link: programs compiled below
+};
+
+struct BuildOutcome {
+  cl_int code = CL_SUCCESS;
+  bool created = false;              // there is a program below now, whether its build worked or not
+  std::vector<DeviceBuild> builds;   // one per device of the program
+  bool executable = false;
+  std::vector<std::string> kernel_names;
+};
+
+class Executor : public BelowSeam {
+ public:
+  virtual ~Executor() = default;
+
+  // Devices
+  virtual std::vector<PlatformDescription> platforms() = 0;
+  virtual Result<cl_uint> device_count(std::uint32_t platform) = 0;
+  virtual void name_device(std::uint32_t platform, cl_uint index, ObjectId id) = 0;
+  virtual Result<Bytes> device_info(ObjectId device, cl_device_info query) = 0;
+  virtual Result<cl_uint> count_sub_devices(ObjectId parent, const cl_device_partition_property* how) = 0;
+  virtual cl_int create_sub_devices(ObjectId parent, const cl_device_partition_property* how,
+                                    std::span<const ObjectId> ids) = 0;
+  virtual Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) = 0;
+  virtual cl_int unload_compiler(std::uint32_t platform) = 0;
+  virtual DriverDescription describe_driver(std::uint32_t platform) = 0;
+
+  // Objects
+  virtual cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                                std::span<const cl_context_properties> properties, ErrorNotice notice) = 0;
+  virtual cl_int create_queue(ObjectId id, ObjectId context, ObjectId device,
+                              std::span<const cl_queue_properties> properties) = 0;
+  virtual cl_int create_buffer(const NewBuffer& buffer) = 0;
+  virtual cl_int create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) = 0;
+  virtual Result<ImageLayout> create_image(const NewImage& image) = 0;
+  virtual cl_int create_sampler(const NewSampler& sampler) = 0;
+  virtual Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) = 0;
+  // Called, on a thread of Grus's own, when the vendor is done with the object.
+  virtual void when_memory_is_gone(ObjectId memory, std::function<void()> call) = 0;
+
+  // Programs. check_program tries what can fail before a build: IL and binaries; one status per device.
+  virtual cl_int check_program(const BuildOrder& order, std::vector<cl_int>* statuses) = 0;
+  virtual BuildOutcome build(const BuildOrder& order) = 0;
+  virtual Result<std::vector<Bytes>> program_binaries(ObjectId program) = 0;
+  // What a vendor's binary can be loaded by: it is only good for a device of the same identity.
+  virtual std::string device_identity(ObjectId device) = 0;
+  virtual Result<std::shared_ptr<KernelFacts>> kernel_facts(ObjectId program, const std::string& name) = 0;
+  virtual cl_int create_kernel(ObjectId id, ObjectId program, const KernelFacts& facts) = 0;
+  virtual Result<Bytes> kernel_group_info(ObjectId kernel, ObjectId device, cl_kernel_work_group_info query) = 0;
+  virtual Result<Bytes> kernel_sub_group_info(ObjectId kernel, ObjectId device, cl_kernel_sub_group_info query,
+                                              std::span<const std::byte> input, std::size_t room) = 0;
+  virtual cl_int try_argument(ObjectId kernel, cl_uint index, std::size_t size, const void* value) = 0;
+
+  // Commands
+  virtual cl_int submit(const command::Launch& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::NativeKernel& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Read& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Write& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::ReadRectangle& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::WriteRectangle& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Copy& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::CopyRectangle& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Fill& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::ReadImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::WriteImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::CopyImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::CopyImageToBuffer& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::CopyBufferToImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::FillImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::MapBuffer& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::MapImage& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Unmap& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Migrate& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Marker& command, const Placement& placement) = 0;
+  virtual cl_int submit(const command::Barrier& command, const Placement& placement) = 0;
+
+  // Waiting and asking
+  virtual cl_int flush(ObjectId queue) = 0;
+  virtual cl_int finish(ObjectId queue) = 0;
+  virtual cl_int wait(std::span<const ObjectId> events) = 0;
+  virtual Result<cl_int> event_status(ObjectId event) = 0;
+  virtual Result<cl_ulong> event_profile(ObjectId event, cl_profiling_info query) = 0;
+  // Calls once the event reaches the status or fails; the call comes from a thread of the vendor's and must only post.
+  virtual cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) = 0;
+  // Calls once, from any thread, when everything it was given so far is finished.
+  virtual void when_idle(std::function<void()> call) = 0;
+  virtual cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
+                                    cl_command_queue_properties* before) = 0;
+};
+
+// The executor that a new session starts with; defined by what links the library together (src/executor/local.cpp).
+Executor& starting_executor();
+
+inline Executor& executor_of(const Context& context) { return static_cast<Executor&>(*context.below); }
+inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
+
+}  // namespace grus

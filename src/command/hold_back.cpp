@@ -1,0 +1,216 @@
+#include "command/hold_back.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+#include "command/gate.hpp"
+
+namespace grus {
+namespace {
+
+bool is_barrier(Order order) { return order == Order::barrier || order == Order::all_before_and_barrier; }
+bool waits_for_all_before(Order order) { return order == Order::all_before || order == Order::all_before_and_barrier; }
+
+bool failed(const Event& event) { return event.place() == Event::Place::finished && event.status_above() < 0; }
+
+Held& as_held(const std::unique_ptr<HeldCommand>& command) { return static_cast<Held&>(*command); }
+
+}  // namespace
+
+HoldBack& HoldBack::instance() {
+  static HoldBack* const hold_back = new HoldBack;  // never destroyed: programs enqueue at exit
+  return *hold_back;
+}
+
+bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {
+  const std::lock_guard lock{mutex_};
+  if (everything_ != 0) return true;
+  if (std::any_of(waits.begin(), waits.end(),
+                  [](const Event* event) { return event->place() == Event::Place::above || failed(*event); })) {
+    return true;
+  }
+  if (queue.held.empty()) return false;
+  if (queue.in_order() || waits_for_all_before(order)) return true;
+  return std::any_of(queue.held.begin(), queue.held.end(),
+                     [](const auto& command) { return is_barrier(as_held(command).order); });
+}
+
+void HoldBack::hold(std::unique_ptr<Held> command) {
+  Sent sent;
+  const std::lock_guard lock{mutex_};
+  Queue& queue = *command->queue;
+  command->number = next_number_++;
+  if (queue.held.empty()) queues_with_held_.push_back(&queue);
+  queue.held.push_back(std::move(command));
+  queue.held_count.fetch_add(1, std::memory_order_relaxed);
+  any_.fetch_add(1, std::memory_order_release);
+  held_so_far_.fetch_add(1, std::memory_order_relaxed);
+  send_what_can_go(sent);
+}
+
+bool HoldBack::finish(Event& user_event, cl_int status) {
+  Sent sent;
+  const std::lock_guard lock{mutex_};
+  if (user_event.place() == Event::Place::finished) return false;
+  finish_above(user_event, status);
+  send_what_can_go(sent);
+  return true;
+}
+
+void HoldBack::finish_above(Event& event, cl_int status) {
+  event.set_finished(status);
+  for (auto& callback : event.callbacks) {
+    callbacks::post([call = std::move(callback.call), reached = status < 0 ? status : callback.status] { call(reached); });
+  }
+  event.callbacks.clear();
+  changed_.notify_all();
+}
+
+void HoldBack::add_callback(Event& event, cl_int status, std::function<void(cl_int)> call) {
+  const std::lock_guard lock{mutex_};
+  switch (event.place()) {
+    case Event::Place::above:
+      event.callbacks.push_back({status, std::move(call)});
+      return;
+    case Event::Place::finished: {
+      const cl_int reached = event.status_above() < 0 ? event.status_above() : status;
+      callbacks::post([call = std::move(call), reached] { call(reached); });
+      return;
+    }
+    case Event::Place::below:
+      executor_of(*event.context).when_event(event.id(), status, [call = std::move(call)](cl_int reached) {
+        callbacks::post([call, reached] { call(reached); });
+      });
+      return;
+  }
+}
+
+// Sends on whatever no longer has to wait. Something sent in one queue can free something in another, so it goes round
+// until nothing moves.
+void HoldBack::send_what_can_go(Sent& sent) {
+  if (everything_ != 0) return;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t next = 0; next < queues_with_held_.size();) {
+      Queue& queue = *queues_with_held_[next];
+      const Ref<Queue> alive{&queue};
+      if (send_from(queue, sent)) moved = true;
+      if (queue.held.empty()) {
+        queues_with_held_.erase(queues_with_held_.begin() + static_cast<std::ptrdiff_t>(next));
+      } else {
+        ++next;
+      }
+    }
+  }
+  if (!sent.empty()) changed_.notify_all();
+}
+
+bool HoldBack::send_from(Queue& queue, Sent& sent) {
+  bool moved = false;
+  bool all_before_sent = true;
+  bool behind_barrier = false;
+  for (auto next = queue.held.begin(); next != queue.held.end();) {
+    Held& held = as_held(*next);
+    const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(), [](const Ref<Event>& event) {
+      return event->place() == Event::Place::above;
+    });
+    const bool in_turn = queue.in_order() || waits_for_all_before(held.order) ? all_before_sent : !behind_barrier;
+    if (waits_done && in_turn) {
+      send(held);
+      sent.push_back(std::move(*next));
+      next = queue.held.erase(next);
+      queue.held_count.fetch_sub(1, std::memory_order_relaxed);
+      any_.fetch_sub(1, std::memory_order_release);
+      moved = true;
+      continue;
+    }
+    if (queue.in_order()) break;
+    all_before_sent = false;
+    behind_barrier = behind_barrier || is_barrier(held.order);
+    ++next;
+  }
+  // The program may have flushed long ago.
+  if (moved) executor_of(queue).flush(queue.id());
+  return moved;
+}
+
+void HoldBack::send(Held& held) {
+  Executor& executor = executor_of(*held.queue);
+  std::vector<ObjectId> waits;
+  for (const auto& event : held.waits) {
+    if (failed(*event)) return finish_above(*held.event, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
+    if (event->place() == Event::Place::below) waits.push_back(event->id());
+  }
+  const cl_int code = held.submit(executor, {held.queue->id(), waits, held.event->id(), Blocking::no});
+  if (code != CL_SUCCESS) {
+    log::warn("command.held", "a command that was held back failed when it was sent: OpenCL error {}", code);
+    return finish_above(*held.event, code);
+  }
+  held.event->set_below();
+  for (auto& callback : held.event->callbacks) {
+    executor.when_event(held.event->id(), callback.status, [call = std::move(callback.call)](cl_int reached) {
+      callbacks::post([call, reached] { call(reached); });
+    });
+  }
+  held.event->callbacks.clear();
+}
+
+void HoldBack::wait_until_sent(const Queue& queue) {
+  std::unique_lock lock{mutex_};
+  const std::uint64_t last = next_number_ - 1;
+  changed_.wait(lock, [&] { return queue.held.empty() || as_held(queue.held.front()).number > last; });
+}
+
+void HoldBack::wait_until_not_above(std::span<Event* const> events) {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] {
+    return std::none_of(events.begin(), events.end(),
+                        [](const Event* event) { return event->place() == Event::Place::above; });
+  });
+}
+
+HoldBack::Everything::Everything(HoldBack& hold_back) : hold_back_{hold_back} {
+  const std::lock_guard lock{hold_back_.mutex_};
+  ++hold_back_.everything_;
+  hold_back_.any_.fetch_add(1, std::memory_order_release);
+}
+
+HoldBack::Everything::~Everything() {
+  const Gate::Entry entry{kInternalCall};
+  Sent sent;
+  const std::lock_guard lock{hold_back_.mutex_};
+  --hold_back_.everything_;
+  hold_back_.any_.fetch_sub(1, std::memory_order_release);
+  hold_back_.send_what_can_go(sent);
+}
+
+bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline) {
+  // First those who decided to send before everything was held back, then what the device still has.
+  g_gate.wait_for_those_inside();
+  if (!g_gate.wait_for_those_working(deadline)) return false;
+  struct Idle {
+    std::mutex mutex;  // guards reached
+    std::condition_variable changed;
+    bool reached = false;
+  };
+  auto idle = std::make_shared<Idle>();
+  starting_executor().when_idle([idle] {
+    const std::lock_guard lock{idle->mutex};
+    idle->reached = true;
+    idle->changed.notify_all();
+  });
+  std::unique_lock lock{idle->mutex};
+  return idle->changed.wait_until(lock, deadline, [&] { return idle->reached; });
+}
+
+void HoldBack::forget_all() {
+  // The parent's threads may have held the mutex when the process forked; nothing of theirs counts any more.
+  new (&mutex_) std::mutex;
+  new (&changed_) std::condition_variable;
+  queues_with_held_.clear();
+  everything_ = 0;
+  any_.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace grus

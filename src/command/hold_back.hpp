@@ -1,0 +1,97 @@
+// Hold-back keeps commands above the seam: those that wait for an unfinished user event, everything that by order comes
+// after such a command, and, while a move needs it, all commands. So executors only ever receive commands that can run.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "command/executor.hpp"
+
+namespace grus {
+
+// The events that a command waits for, as objects.
+using Waits = std::span<Event* const>;
+
+// How a command takes part in the order of its queue.
+enum class Order : std::uint8_t {
+  plain,
+  all_before,              // waits for everything enqueued before it: a marker with an empty wait list
+  all_before_and_barrier,  // and everything after it waits for it: a barrier with an empty wait list
+  barrier,                 // a barrier with a wait list
+};
+
+// A command that is held back, whatever its kind.
+struct Held : HeldCommand {
+  Ref<Queue> queue;
+  std::vector<Ref<Event>> waits;
+  Ref<Event> event;  // every held command has one, so that others can wait for it
+  Order order = Order::plain;
+  std::uint64_t number = 0;  // in the order of enqueueing
+  virtual cl_int submit(Executor& executor, const Placement& placement) = 0;
+};
+
+class HoldBack {
+ public:
+  static HoldBack& instance();
+
+  // Whether a command must be held back. In the common case nothing is held anywhere and all it waits for is below.
+  bool must_hold(const Queue& queue, Waits waits, Order order) {
+    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]] return must_hold_now(queue, waits, order);
+    for (const Event* event : waits) {
+      if (event->place() != Event::Place::below) [[unlikely]] return must_hold_now(queue, waits, order);
+    }
+    return false;
+  }
+  // From here on the command's event tells what becomes of it.
+  void hold(std::unique_ptr<Held> command);
+
+  // A user event was set, by the program; false if it was before.
+  bool finish(Event& user_event, cl_int status);
+  void add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
+
+  // All of these wait, and so must be called outside the gate.
+  void wait_until_sent(const Queue& queue);        // everything held so far in that queue
+  void wait_until_not_above(std::span<Event* const> events);
+
+  // Holds everything back until the last of these ends; then what was held follows in order.
+  class Everything {
+   public:
+    explicit Everything(HoldBack& hold_back);
+    ~Everything();
+    Everything(const Everything&) = delete;
+    Everything& operator=(const Everything&) = delete;
+    // Waits until the executors have finished what they were given; false at the deadline.
+    [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
+
+   private:
+    HoldBack& hold_back_;
+  };
+
+  std::uint64_t held_so_far() const { return held_so_far_.load(std::memory_order_relaxed); }
+  void forget_all();  // in a forked child
+
+ private:
+  using Sent = std::vector<std::unique_ptr<HeldCommand>>;  // to be destroyed when the mutex is free again
+
+  bool must_hold_now(const Queue& queue, Waits waits, Order order);
+  void send_what_can_go(Sent& sent);
+  bool send_from(Queue& queue, Sent& sent);
+  void send(Held& held);
+  void finish_above(Event& event, cl_int status);
+
+  // Guards the held commands of all queues, and the place and callbacks of events that are above the seam.
+  std::mutex mutex_;
+  std::condition_variable changed_;       // something was sent or finished
+  std::vector<Queue*> queues_with_held_;  // the held commands keep them alive
+  std::uint64_t next_number_ = 1;
+  std::uint32_t everything_ = 0;
+  std::atomic<std::uint32_t> any_{0};     // held commands, and 1 for each who holds everything
+  std::atomic<std::uint64_t> held_so_far_{0};
+};
+
+}  // namespace grus

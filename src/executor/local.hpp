@@ -1,0 +1,158 @@
+// Carries commands out in this process, with the vendors' drivers loaded here. It serves the program's own process and,
+// behind a channel, a worker: there is no second implementation of anything below the seam.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "command/executor.hpp"
+#include "executor/staging.hpp"
+#include "executor/vendor.hpp"
+#include "executor/vendor_table.hpp"
+
+namespace grus {
+
+class LocalExecutor final : public Executor {
+ public:
+  // Loads the vendors named by the environment.
+  LocalExecutor();
+
+  std::vector<PlatformDescription> platforms() override;
+  Result<cl_uint> device_count(std::uint32_t platform) override;
+  void name_device(std::uint32_t platform, cl_uint index, ObjectId id) override;
+  Result<Bytes> device_info(ObjectId device, cl_device_info query) override;
+  Result<cl_uint> count_sub_devices(ObjectId parent, const cl_device_partition_property* how) override;
+  cl_int create_sub_devices(ObjectId parent, const cl_device_partition_property* how,
+                            std::span<const ObjectId> ids) override;
+  Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
+  cl_int unload_compiler(std::uint32_t platform) override;
+  DriverDescription describe_driver(std::uint32_t platform) override;
+
+  cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                        std::span<const cl_context_properties> properties, ErrorNotice notice) override;
+  cl_int create_queue(ObjectId id, ObjectId context, ObjectId device,
+                      std::span<const cl_queue_properties> properties) override;
+  cl_int create_buffer(const NewBuffer& buffer) override;
+  cl_int create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) override;
+  Result<ImageLayout> create_image(const NewImage& image) override;
+  cl_int create_sampler(const NewSampler& sampler) override;
+  Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) override;
+  void when_memory_is_gone(ObjectId memory, std::function<void()> call) override;
+  void free(ObjectType type, ObjectId id) noexcept override;
+
+  cl_int check_program(const BuildOrder& order, std::vector<cl_int>* statuses) override;
+  BuildOutcome build(const BuildOrder& order) override;
+  Result<std::vector<Bytes>> program_binaries(ObjectId program) override;
+  std::string device_identity(ObjectId device) override;
+  Result<std::shared_ptr<KernelFacts>> kernel_facts(ObjectId program, const std::string& name) override;
+  cl_int create_kernel(ObjectId id, ObjectId program, const KernelFacts& facts) override;
+  Result<Bytes> kernel_group_info(ObjectId kernel, ObjectId device, cl_kernel_work_group_info query) override;
+  Result<Bytes> kernel_sub_group_info(ObjectId kernel, ObjectId device, cl_kernel_sub_group_info query,
+                                      std::span<const std::byte> input, std::size_t room) override;
+  cl_int try_argument(ObjectId kernel, cl_uint index, std::size_t size, const void* value) override;
+
+  cl_int submit(const command::Launch& command, const Placement& placement) override;
+  cl_int submit(const command::NativeKernel& command, const Placement& placement) override;
+  cl_int submit(const command::Read& command, const Placement& placement) override;
+  cl_int submit(const command::Write& command, const Placement& placement) override;
+  cl_int submit(const command::ReadRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::WriteRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::Copy& command, const Placement& placement) override;
+  cl_int submit(const command::CopyRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::Fill& command, const Placement& placement) override;
+  cl_int submit(const command::ReadImage& command, const Placement& placement) override;
+  cl_int submit(const command::WriteImage& command, const Placement& placement) override;
+  cl_int submit(const command::CopyImage& command, const Placement& placement) override;
+  cl_int submit(const command::CopyImageToBuffer& command, const Placement& placement) override;
+  cl_int submit(const command::CopyBufferToImage& command, const Placement& placement) override;
+  cl_int submit(const command::FillImage& command, const Placement& placement) override;
+  cl_int submit(const command::MapBuffer& command, const Placement& placement) override;
+  cl_int submit(const command::MapImage& command, const Placement& placement) override;
+  cl_int submit(const command::Unmap& command, const Placement& placement) override;
+  cl_int submit(const command::Migrate& command, const Placement& placement) override;
+  cl_int submit(const command::Marker& command, const Placement& placement) override;
+  cl_int submit(const command::Barrier& command, const Placement& placement) override;
+
+  cl_int flush(ObjectId queue) override;
+  cl_int finish(ObjectId queue) override;
+  cl_int wait(std::span<const ObjectId> events) override;
+  Result<cl_int> event_status(ObjectId event) override;
+  Result<cl_ulong> event_profile(ObjectId event, cl_profiling_info query) override;
+  cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) override;
+  void when_idle(std::function<void()> call) override;
+  cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
+                            cl_command_queue_properties* before) override;
+
+ private:
+  struct VendorPlatform {
+    cl_platform_id handle = nullptr;
+    const Vendor* vendor = nullptr;
+    PlatformDescription description;
+    int version = 0;  // 300 for 3.0: vendors' tables of functions are only as long as their version asks
+    std::vector<cl_device_id> devices;
+  };
+  struct VendorQueue {
+    cl_command_queue handle = nullptr;
+    std::unique_ptr<Staging> staging;  // where the device has memory of its own
+  };
+  struct VendorKernel {
+    cl_kernel handle = nullptr;
+    SpinLock lock;                      // guards what the vendor's kernel holds, from the first argument to the launch
+    std::vector<std::uint64_t> stamps;  // of the arguments that it holds
+  };
+  // What to do when the vendor is done with a memory object.
+  struct Gone {
+    std::shared_ptr<HostMemory> host_memory;
+    std::vector<std::function<void()>> calls;
+  };
+  struct VendorMemory {
+    cl_mem handle = nullptr;
+    Gone* gone = nullptr;  // owned by the vendor's destructor callback
+  };
+  struct VendorContext {
+    cl_context handle = nullptr;
+    int version = 0;
+    ErrorNotice notice;
+  };
+  struct VendorEvent {
+    cl_event last = nullptr;
+    cl_event first = nullptr;  // of a command that was sent in several parts, for its profile
+  };
+
+  template <typename Call>
+  cl_int place(const Placement& placement, Call call);
+  template <typename Copy>
+  cl_int stage(const Placement& placement, Copy copy);
+  bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
+  cl_int set_arguments(VendorKernel& kernel, std::span<const Argument> arguments);
+  cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
+  cl_int add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory);
+  static Gone* watch(cl_mem handle);
+  void free_queue(VendorQueue& queue);
+  void free_memory(const VendorMemory& memory);
+  std::vector<cl_device_id> handles_of(std::span<const ObjectId> devices) const;
+  Result<cl_program> make_program(const BuildOrder& order, std::vector<cl_int>* statuses);
+  Result<cl_program> link_again(const BuildOrder& order);
+  cl_int compile(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices);
+  Result<cl_program> link(const BuildOrder& order, cl_int* code);
+  static void describe_builds(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices,
+                              BuildOutcome& outcome);
+
+  std::vector<std::unique_ptr<Vendor>> vendors_;
+  std::vector<VendorPlatform> platforms_;
+  VendorTable<cl_device_id> devices_;
+  VendorTable<VendorContext*> contexts_;
+  VendorTable<VendorQueue*> queues_;
+  VendorTable<VendorMemory> memories_;
+  VendorTable<cl_sampler> samplers_;
+  VendorTable<cl_program> programs_;
+  VendorTable<VendorKernel*> kernels_;
+  VendorTable<VendorEvent> events_;
+  PinnedRanges pinned_;
+  std::mutex queues_mutex_;  // guards the two that follow
+  std::vector<cl_command_queue> all_queues_;
+  std::vector<cl_event> last_of_released_;  // markers behind the work of queues that are gone
+};
+
+}  // namespace grus

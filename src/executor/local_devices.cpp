@@ -1,0 +1,258 @@
+// LocalExecutor: platforms, devices, contexts and queues.
+#include <cstdlib>
+
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+#include "executor/local.hpp"
+#include "executor/query.hpp"
+
+namespace grus {
+namespace {
+
+int version_of(const std::string& text) {  // "OpenCL 3.0 …"
+  int major = 1;
+  int minor = 0;
+  if (std::sscanf(text.c_str(), "OpenCL %d.%d", &major, &minor) != 2) return 100;
+  return major * 100 + minor * 10;
+}
+
+bool is_finished(cl_event event) {
+  cl_int status = CL_QUEUED;
+  functions(event).clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+  return status <= CL_COMPLETE;
+}
+
+}  // namespace
+
+LocalExecutor::LocalExecutor() {
+  for (const VendorLibrary& library : find_vendor_libraries(vendors_path())) {
+    auto vendor = Vendor::load(library);
+    if (!vendor) continue;
+    for (cl_platform_id handle : vendor->platforms()) {
+      const auto text = [&](cl_platform_info query) {
+        const auto bytes = ask([&](auto... rest) { return functions(handle).clGetPlatformInfo(handle, query, rest...); });
+        return bytes ? text_from_bytes(*bytes) : std::string{};
+      };
+      VendorPlatform platform;
+      platform.handle = handle;
+      platform.vendor = vendor.get();
+      platform.description = {text(CL_PLATFORM_NAME),    text(CL_PLATFORM_VENDOR),     text(CL_PLATFORM_VERSION),
+                              text(CL_PLATFORM_PROFILE), text(CL_PLATFORM_EXTENSIONS), {}, 0};
+      platform.version = version_of(platform.description.version);
+      if (platform.version >= 210) {
+        const auto resolution = ask([&](auto... rest) {
+          return functions(handle).clGetPlatformInfo(handle, CL_PLATFORM_HOST_TIMER_RESOLUTION, rest...);
+        });
+        if (resolution) platform.description.host_timer_resolution = from_bytes<cl_ulong>(*resolution);
+      }
+      if (platform.version >= 300) {
+        const auto bytes = ask([&](auto... rest) {
+          return functions(handle).clGetPlatformInfo(handle, CL_PLATFORM_EXTENSIONS_WITH_VERSION, rest...);
+        });
+        if (bytes) platform.description.versioned_extensions = list_from_bytes<cl_name_version>(*bytes);
+      }
+      platforms_.push_back(std::move(platform));
+    }
+    vendors_.push_back(std::move(vendor));
+  }
+}
+
+std::vector<PlatformDescription> LocalExecutor::platforms() {
+  std::vector<PlatformDescription> descriptions;
+  for (const auto& platform : platforms_) descriptions.push_back(platform.description);
+  return descriptions;
+}
+
+Result<cl_uint> LocalExecutor::device_count(std::uint32_t index) {
+  VendorPlatform& platform = platforms_[index];
+  cl_uint count = 0;
+  const auto& call = functions(platform.handle);
+  const cl_int code = call.clGetDeviceIDs(platform.handle, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
+  if (code == CL_DEVICE_NOT_FOUND) return cl_uint{0};
+  if (code != CL_SUCCESS) return Failure{code};
+  platform.devices.resize(count);
+  if (count != 0) call.clGetDeviceIDs(platform.handle, CL_DEVICE_TYPE_ALL, count, platform.devices.data(), nullptr);
+  return count;
+}
+
+void LocalExecutor::name_device(std::uint32_t platform, cl_uint index, ObjectId id) {
+  devices_.set(id, platforms_[platform].devices[index]);
+}
+
+Result<Bytes> LocalExecutor::device_info(ObjectId id, cl_device_info query) {
+  cl_device_id device = devices_[id];
+  return ask([&](auto... rest) { return functions(device).clGetDeviceInfo(device, query, rest...); });
+}
+
+Result<cl_uint> LocalExecutor::count_sub_devices(ObjectId id, const cl_device_partition_property* how) {
+  cl_device_id parent = devices_[id];
+  cl_uint count = 0;
+  const cl_int code = functions(parent).clCreateSubDevices(parent, how, 0, nullptr, &count);
+  if (code != CL_SUCCESS) return Failure{code};
+  return count;
+}
+
+cl_int LocalExecutor::create_sub_devices(ObjectId id, const cl_device_partition_property* how,
+                                         std::span<const ObjectId> ids) {
+  cl_device_id parent = devices_[id];
+  std::vector<cl_device_id> made(ids.size());
+  const auto count = static_cast<cl_uint>(ids.size());
+  const cl_int code = functions(parent).clCreateSubDevices(parent, how, count, made.data(), nullptr);
+  if (code != CL_SUCCESS) return code;
+  for (std::size_t next = 0; next < ids.size(); ++next) devices_.set(ids[next], made[next]);
+  return CL_SUCCESS;
+}
+
+Result<std::array<cl_ulong, 2>> LocalExecutor::device_and_host_timer(ObjectId id) {
+  cl_device_id device = devices_[id];
+  std::array<cl_ulong, 2> times{};
+  const auto function = functions(device).clGetDeviceAndHostTimer;
+  if (!function) return Failure{CL_INVALID_OPERATION};
+  const cl_int code = function(device, &times[0], &times[1]);
+  if (code != CL_SUCCESS) return Failure{code};
+  return times;
+}
+
+cl_int LocalExecutor::unload_compiler(std::uint32_t platform) {
+  cl_platform_id handle = platforms_[platform].handle;
+  if (platforms_[platform].version < 120) return CL_SUCCESS;
+  return functions(handle).clUnloadPlatformCompiler(handle);
+}
+
+DriverDescription LocalExecutor::describe_driver(std::uint32_t platform) {
+  const Vendor& vendor = *platforms_[platform].vendor;
+  return {vendor.library(), vendor.describe_unloading()};
+}
+
+std::vector<cl_device_id> LocalExecutor::handles_of(std::span<const ObjectId> ids) const {
+  std::vector<cl_device_id> handles;
+  handles.reserve(ids.size());
+  for (const ObjectId id : ids) handles.push_back(devices_[id]);
+  return handles;
+}
+
+cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                                     std::span<const cl_context_properties> properties, ErrorNotice notice) {
+  const auto handles = handles_of(devices);
+  std::vector<cl_context_properties> list{CL_CONTEXT_PLATFORM,
+                                          reinterpret_cast<cl_context_properties>(platforms_[platform].handle)};
+  list.insert(list.end(), properties.begin(), properties.end());
+  list.push_back(0);
+  auto context = std::make_unique<VendorContext>();
+  context->notice = std::move(notice);
+  context->version = platforms_[platform].version;
+  const auto on_error = [](const char* text, const void* data, std::size_t size, void* owner) {
+    const auto& told = static_cast<VendorContext*>(owner)->notice;
+    if (told) told(text, data, size);
+  };
+  cl_int code = CL_SUCCESS;
+  context->handle = functions(handles[0]).clCreateContext(list.data(), static_cast<cl_uint>(handles.size()),
+                                                          handles.data(), on_error, context.get(), &code);
+  if (!context->handle) return code;
+  contexts_.set(id, context.release());
+  return CL_SUCCESS;
+}
+
+cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId device_id,
+                                   std::span<const cl_queue_properties> properties) {
+  const VendorContext& context = *contexts_[context_id];
+  cl_device_id device = devices_[device_id];
+  const auto& call = functions(context.handle);
+  cl_int code = CL_SUCCESS;
+  cl_command_queue handle = nullptr;
+  // Through the older call where it says as much: a vendor before 2.0 has no other.
+  const bool plain = properties.empty() || (properties.size() == 2 && properties[0] == CL_QUEUE_PROPERTIES);
+  if (plain && (context.version < 200 || properties.empty() || !(properties[1] & CL_QUEUE_ON_DEVICE))) {
+    handle = call.clCreateCommandQueue(context.handle, device, properties.empty() ? 0 : properties[1], &code);
+  } else if (context.version >= 200) {
+    std::vector<cl_queue_properties> list{properties.begin(), properties.end()};
+    list.push_back(0);
+    handle = call.clCreateCommandQueueWithProperties(context.handle, device, list.data(), &code);
+  } else {
+    return CL_INVALID_QUEUE_PROPERTIES;
+  }
+  if (!handle) return code;
+  auto queue = std::make_unique<VendorQueue>();
+  queue->handle = handle;
+  queue->staging = Staging::for_queue(context.handle, device, handle);
+  queues_.set(id, queue.release());
+  const std::lock_guard lock{queues_mutex_};
+  all_queues_.push_back(handle);
+  return CL_SUCCESS;
+}
+
+cl_int LocalExecutor::set_queue_property(ObjectId id, cl_command_queue_properties properties, cl_bool enable,
+                                         cl_command_queue_properties* before) {
+  cl_command_queue queue = queues_[id]->handle;
+  const auto function = functions(queue).clSetCommandQueueProperty;
+  return function ? function(queue, properties, enable, before) : CL_INVALID_OPERATION;
+}
+
+// A released queue may still have work: a marker behind it tells when that is done.
+void LocalExecutor::free_queue(VendorQueue& queue) {
+  const auto& vendor = functions(queue.handle);
+  cl_event marker = nullptr;
+  const cl_int code = vendor.clEnqueueMarkerWithWaitList(queue.handle, 0, nullptr, &marker);
+  const std::lock_guard lock{queues_mutex_};
+  std::erase(all_queues_, queue.handle);
+  std::erase_if(last_of_released_, [](cl_event event) {
+    if (!is_finished(event)) return false;
+    functions(event).clReleaseEvent(event);
+    return true;
+  });
+  if (code == CL_SUCCESS) {
+    vendor.clFlush(queue.handle);
+    last_of_released_.push_back(marker);
+  }
+  vendor.clReleaseCommandQueue(queue.handle);
+}
+
+// A marker for every queue, and the last of them to finish calls.
+void LocalExecutor::when_idle(std::function<void()> call) {
+  struct Pending {
+    std::atomic<std::size_t> left;
+    std::function<void()> call;
+    void one_is_idle() {
+      if (left.fetch_sub(1) == 1) call();
+    }
+  };
+  std::vector<cl_event> markers;
+  {
+    const std::lock_guard lock{queues_mutex_};
+    for (cl_event marker : last_of_released_) {
+      functions(marker).clRetainEvent(marker);
+      markers.push_back(marker);
+    }
+    for (cl_command_queue queue : all_queues_) {
+      cl_event marker = nullptr;
+      if (functions(queue).clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker) != CL_SUCCESS) continue;
+      functions(queue).clFlush(queue);
+      markers.push_back(marker);
+    }
+  }
+  const auto pending = std::make_shared<Pending>();
+  pending->left = markers.size() + 1;
+  pending->call = std::move(call);
+  for (cl_event marker : markers) {
+    auto owner = std::make_unique<std::shared_ptr<Pending>>(pending);
+    const auto finished = [](cl_event, cl_int, void* data) {
+      const std::unique_ptr<std::shared_ptr<Pending>> mine{static_cast<std::shared_ptr<Pending>*>(data)};
+      (*mine)->one_is_idle();
+    };
+    if (functions(marker).clSetEventCallback(marker, CL_COMPLETE, finished, owner.get()) == CL_SUCCESS) {
+      (void)owner.release();  // the callback's now
+    } else {
+      functions(marker).clWaitForEvents(1, &marker);
+      pending->one_is_idle();
+    }
+    functions(marker).clReleaseEvent(marker);
+  }
+  pending->one_is_idle();
+}
+
+Executor& starting_executor() {
+  static LocalExecutor* const executor = new LocalExecutor;  // never destroyed: programs call OpenCL at exit
+  return *executor;
+}
+
+}  // namespace grus

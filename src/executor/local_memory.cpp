@@ -1,0 +1,181 @@
+// LocalExecutor: buffers, images and samplers, and what happens when objects are freed.
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+#include "executor/local.hpp"
+#include "executor/query.hpp"
+
+namespace grus {
+namespace {
+
+cl_mem_flags with_host_pointer(cl_mem_flags flags, const void* host, const void* initial) {
+  if (host) return flags | CL_MEM_USE_HOST_PTR;
+  return initial ? flags | CL_MEM_COPY_HOST_PTR : flags;
+}
+
+}  // namespace
+
+// Asks the vendor to tell when it is done with an object. The record belongs to the vendor's callback from then on.
+LocalExecutor::Gone* LocalExecutor::watch(cl_mem handle) {
+  auto gone = std::make_unique<Gone>();
+  const auto on_gone = [](cl_mem, void* data) {
+    const std::unique_ptr<Gone> told{static_cast<Gone*>(data)};
+    for (auto call = told->calls.rbegin(); call != told->calls.rend(); ++call) callbacks::post(std::move(*call));
+  };
+  if (functions(handle).clSetMemObjectDestructorCallback(handle, on_gone, gone.get()) != CL_SUCCESS) return nullptr;
+  return gone.release();
+}
+
+cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory) {
+  VendorMemory memory{handle, nullptr};
+  if (host_memory) {
+    memory.gone = watch(handle);
+    if (!memory.gone) {
+      functions(handle).clReleaseMemObject(handle);
+      return CL_OUT_OF_HOST_MEMORY;
+    }
+    memory.gone->host_memory = std::move(host_memory);
+  }
+  memories_.set(id, memory);
+  return CL_SUCCESS;
+}
+
+cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
+  const VendorContext& context = *contexts_[buffer.context];
+  const auto& call = functions(context.handle);
+  const cl_mem_flags flags = with_host_pointer(buffer.flags, buffer.host, buffer.initial);
+  void* pointer = buffer.host ? buffer.host : const_cast<void*>(buffer.initial);
+  cl_int code = CL_SUCCESS;
+  cl_mem handle = nullptr;
+  if (buffer.properties.size() > 1 && context.version >= 300) {
+    handle = call.clCreateBufferWithProperties(context.handle, buffer.properties.data(), flags, buffer.size, pointer, &code);
+  } else {
+    handle = call.clCreateBuffer(context.handle, flags, buffer.size, pointer, &code);
+  }
+  if (!handle) return code;
+  if (buffer.host) pinned_.add(buffer.host, buffer.size);
+  return add_memory(buffer.id, handle, buffer.host_memory);
+}
+
+cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
+  cl_mem whole = memories_[parent].handle;
+  const cl_buffer_region region{range.offset, range.size};
+  cl_int code = CL_SUCCESS;
+  cl_mem handle = functions(whole).clCreateSubBuffer(whole, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+  if (!handle) return code;
+  return add_memory(id, handle, nullptr);
+}
+
+Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
+  const VendorContext& context = *contexts_[image.context];
+  const auto& call = functions(context.handle);
+  const cl_mem_flags flags = with_host_pointer(image.flags, image.host, image.initial);
+  void* pointer = image.host ? image.host : const_cast<void*>(image.initial);
+  cl_image_desc desc = image.desc;
+  desc.mem_object = image.from ? memories_[image.from].handle : nullptr;
+  cl_int code = CL_SUCCESS;
+  cl_mem handle = nullptr;
+  if (image.properties.size() > 1 && context.version >= 300) {
+    handle = call.clCreateImageWithProperties(context.handle, image.properties.data(), flags, &image.format, &desc, pointer, &code);
+  } else {
+    handle = call.clCreateImage(context.handle, flags, &image.format, &desc, pointer, &code);
+  }
+  if (!handle) return Failure{code};
+  if (const cl_int failed = add_memory(image.id, handle, image.host_memory); failed != CL_SUCCESS) return Failure{failed};
+  ImageLayout layout;
+  call.clGetImageInfo(handle, CL_IMAGE_ELEMENT_SIZE, sizeof(std::size_t), &layout.element_size, nullptr);
+  call.clGetImageInfo(handle, CL_IMAGE_ROW_PITCH, sizeof(std::size_t), &layout.row_pitch, nullptr);
+  call.clGetImageInfo(handle, CL_IMAGE_SLICE_PITCH, sizeof(std::size_t), &layout.slice_pitch, nullptr);
+  call.clGetMemObjectInfo(handle, CL_MEM_SIZE, sizeof(std::size_t), &layout.size, nullptr);
+  if (image.host) pinned_.add(image.host, layout.size);
+  return layout;
+}
+
+cl_int LocalExecutor::create_sampler(const NewSampler& sampler) {
+  const VendorContext& context = *contexts_[sampler.context];
+  const auto& call = functions(context.handle);
+  cl_int code = CL_SUCCESS;
+  cl_sampler handle = nullptr;
+  if (sampler.properties.size() > 1 && context.version >= 200) {
+    handle = call.clCreateSamplerWithProperties(context.handle, sampler.properties.data(), &code);
+  } else {
+    handle = call.clCreateSampler(context.handle, sampler.normalized, sampler.addressing, sampler.filter, &code);
+  }
+  if (!handle) return code;
+  samplers_.set(sampler.id, handle);
+  return CL_SUCCESS;
+}
+
+Result<Bytes> LocalExecutor::supported_formats(ObjectId id, cl_mem_flags flags, cl_mem_object_type type) {
+  cl_context context = contexts_[id]->handle;
+  const auto function = functions(context).clGetSupportedImageFormats;
+  cl_uint count = 0;
+  if (const cl_int code = function(context, flags, type, 0, nullptr, &count); code != CL_SUCCESS) return Failure{code};
+  Bytes bytes(count * sizeof(cl_image_format));
+  if (count != 0) function(context, flags, type, count, reinterpret_cast<cl_image_format*>(bytes.data()), nullptr);
+  return bytes;
+}
+
+void LocalExecutor::when_memory_is_gone(ObjectId id, std::function<void()> call) {
+  VendorMemory memory = memories_[id];
+  if (!memory.gone) {
+    memory.gone = watch(memory.handle);
+    memories_.set(id, memory);
+  }
+  if (memory.gone) {
+    memory.gone->calls.push_back(std::move(call));
+  } else {
+    log::warn("memory", "the vendor takes no destructor callback; the program's won't be called");
+  }
+}
+
+void LocalExecutor::free_memory(const VendorMemory& memory) {
+  if (memory.gone && memory.gone->host_memory) pinned_.remove(memory.gone->host_memory->data());
+  functions(memory.handle).clReleaseMemObject(memory.handle);
+}
+
+void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {
+  switch (type) {
+    case ObjectType::device: {
+      cl_device_id device = devices_.take(id);
+      functions(device).clReleaseDevice(device);
+      return;
+    }
+    case ObjectType::context: {
+      const std::unique_ptr<VendorContext> context{contexts_.take(id)};
+      functions(context->handle).clReleaseContext(context->handle);
+      return;
+    }
+    case ObjectType::queue: {
+      const std::unique_ptr<VendorQueue> queue{queues_.take(id)};
+      queue->staging.reset();
+      free_queue(*queue);
+      return;
+    }
+    case ObjectType::memory:
+      free_memory(memories_.take(id));
+      return;
+    case ObjectType::sampler: {
+      cl_sampler sampler = samplers_.take(id);
+      functions(sampler).clReleaseSampler(sampler);
+      return;
+    }
+    case ObjectType::program: {
+      cl_program program = programs_.take(id);
+      if (program) functions(program).clReleaseProgram(program);
+      return;
+    }
+    case ObjectType::kernel: {
+      const std::unique_ptr<VendorKernel> kernel{kernels_.take(id)};
+      functions(kernel->handle).clReleaseKernel(kernel->handle);
+      return;
+    }
+    case ObjectType::event: {
+      const VendorEvent event = events_.take(id);
+      if (event.first) functions(event.first).clReleaseEvent(event.first);
+      if (event.last) functions(event.last).clReleaseEvent(event.last);
+      return;
+    }
+  }
+}
+
+}  // namespace grus

@@ -1,0 +1,60 @@
+// Loading the vendors' drivers, as an ICD loader does, and unloading them.
+#pragma once
+
+#include <CL/cl_icd.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace grus {
+
+// Every object of a vendor's starts with a pointer to the vendor's functions.
+template <typename Handle>
+const cl_icd_dispatch& functions(Handle handle) {
+  return **reinterpret_cast<const cl_icd_dispatch* const*>(handle);
+}
+
+// Which libraries to load, from the ICD files that GRUS_VENDORS names (a folder, an .icd file or a library), else
+// OCL_ICD_VENDORS, else the system's folder. Files that `grus enable` has hidden from loaders count too.
+struct VendorLibrary {
+  std::string library;
+  std::filesystem::path icd_file;  // empty if the library was named itself
+};
+std::filesystem::path vendors_path();
+std::vector<VendorLibrary> find_vendor_libraries(const std::filesystem::path& where);
+
+class Vendor {
+ public:
+  // Null, with a message that says what to do, if the library can't be loaded, is Grus itself, or would crash.
+  static std::unique_ptr<Vendor> load(const VendorLibrary& from);
+
+  ~Vendor() = default;
+  Vendor(const Vendor&) = delete;
+  Vendor& operator=(const Vendor&) = delete;
+
+  const std::string& library() const { return library_; }
+  const std::vector<cl_platform_id>& platforms() const { return platforms_; }
+
+  // All objects of the vendor's must be released. Says in `why_not` what stays behind, if anything does.
+  struct Unloaded {
+    bool gone = false;
+    std::string why_not;
+    int closed_descriptors = 0;
+  };
+  Unloaded unload();
+  // Whether that can work at all, for people: "yes", or "no: why".
+  std::string describe_unloading() const;
+
+ private:
+  Vendor() = default;
+
+  std::string library_;
+  void* handle_ = nullptr;
+  std::vector<cl_platform_id> platforms_;
+  std::set<int> descriptors_before_;     // of device files, open in the process before the library was loaded
+  std::set<std::string> mapped_before_;  // libraries
+};
+
+}  // namespace grus

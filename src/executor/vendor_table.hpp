@@ -1,0 +1,32 @@
+// Vendors' objects, by the id that is used above the seam.
+#pragma once
+
+#include "base/reserved_array.hpp"
+#include "objects/id.hpp"
+
+namespace grus {
+
+template <typename Handle>
+class VendorTable {
+ public:
+  // The id was checked above the seam, or by the worker for a peer; a null handle is answered by the caller.
+  Handle operator[](ObjectId id) const {
+    const Entry& entry = *entries_.at(id.slot());
+    return entry.id == id.value() ? entry.handle : Handle{};
+  }
+  void set(ObjectId id, Handle handle) { *entries_.at(id.slot()) = {id.value(), handle}; }
+  Handle take(ObjectId id) {
+    const Handle handle = (*this)[id];
+    *entries_.at(id.slot()) = {};
+    return handle;
+  }
+
+ private:
+  struct Entry {
+    std::uint64_t id;
+    Handle handle;
+  };
+  ReservedArray<Entry> entries_;
+};
+
+}  // namespace grus

@@ -1,0 +1,54 @@
+// A device as the program sees it. Root devices live as long as the process; sub-devices are counted.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "objects/below.hpp"
+#include "objects/facts.hpp"
+#include "objects/object.hpp"
+#include "objects/platform.hpp"
+
+namespace grus {
+
+// The facts that checks on the path of a call need, parsed once.
+struct DeviceLimits {
+  cl_device_type type = 0;
+  bool shares_host_memory = false;
+  bool images = false;
+  bool non_uniform_groups = false;
+  bool zero_sized_launches = false;  // OpenCL 2.1 and later
+  cl_uint version_major = 0;
+  cl_uint version_minor = 0;
+  cl_uint max_dimensions = 3;
+  std::array<std::size_t, 3> max_items{};
+  std::size_t max_group_size = 0;
+  cl_ulong max_allocation = 0;
+  cl_ulong global_memory = 0;
+  cl_uint base_align_bytes = 0;
+  std::array<std::size_t, 2> image2d_max{};
+  std::array<std::size_t, 3> image3d_max{};
+  std::size_t image_array_max = 0;
+  std::size_t image_buffer_max = 0;
+  cl_uint pitch_align_pixels = 0;
+  cl_command_queue_properties queue_properties = 0;
+  cl_device_exec_capabilities execution = 0;
+};
+
+class Device : public Object {
+ public:
+  Device(Platform* platform_, Device* parent_) : platform{platform_}, parent{parent_} {}
+  ~Device() {
+    if (below) below->free(ObjectType::device, id());
+  }
+
+  Platform* const platform;
+  const Ref<Device> parent;
+  BelowSeam* below = nullptr;  // set for sub-devices, which are freed there
+  std::vector<cl_device_partition_property> partition;
+  DeviceLimits limits;
+  FactCache facts;
+};
+
+}  // namespace grus

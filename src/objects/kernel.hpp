@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "objects/kernel_facts.hpp"
+#include "objects/memory.hpp"
+#include "objects/program.hpp"
+#include "objects/sampler.hpp"
+
+namespace grus {
+
+// The bytes of a value argument; nearly all fit inside.
+class ArgumentValue {
+ public:
+  static constexpr std::size_t kInside = 32;
+
+  ArgumentValue() = default;
+  ArgumentValue(const ArgumentValue& other) { assign(other.data(), other.size_); }
+  ArgumentValue& operator=(const ArgumentValue& other) {
+    if (this != &other) assign(other.data(), other.size_);
+    return *this;
+  }
+
+  const void* data() const { return size_ <= kInside ? inside_ : outside_.get(); }
+  std::size_t size() const { return size_; }
+  bool equals(const void* bytes, std::size_t size) const {
+    return size == size_ && std::memcmp(data(), bytes, size) == 0;
+  }
+  void assign(const void* bytes, std::size_t size) {
+    if (size > kInside) {
+      if (size != size_) outside_ = std::make_unique<std::byte[]>(size);
+      std::memcpy(outside_.get(), bytes, size);
+    } else if (size == sizeof(std::uint64_t)) {  // the two sizes that matter, without a call
+      std::memcpy(inside_, bytes, sizeof(std::uint64_t));
+    } else if (size == sizeof(std::uint32_t)) {
+      std::memcpy(inside_, bytes, sizeof(std::uint32_t));
+    } else {
+      std::memcpy(inside_, bytes, size);
+    }
+    size_ = size;
+  }
+
+ private:
+  std::size_t size_ = 0;
+  alignas(8) std::byte inside_[kInside];
+  std::unique_ptr<std::byte[]> outside_;
+};
+
+// One argument as the program set it. The stamp changes whenever the value does, so that below the seam a launch sets
+// only what changed.
+struct Argument {
+  enum class Holds : std::uint8_t { nothing, memory, sampler, local, value };
+  Holds holds = Holds::nothing;
+  std::uint64_t stamp = 0;
+  ObjectId object;                // memory, sampler; no id for a null buffer
+  std::size_t local_size = 0;
+  ArgumentValue value;
+};
+
+// What a launch is checked against, per device; fetched once.
+struct LaunchLimits {
+  std::size_t group_size = 0;
+  std::array<std::size_t, 3> required{};  // reqd_work_group_size; zeros if there is none
+};
+
+class Kernel : public Object {
+ public:
+  Kernel(Program& program_, std::shared_ptr<KernelFacts> facts_)
+      : program{&program_}, facts{std::move(facts_)}, arguments(facts->arguments.size()), unset{arguments.size()} {
+    program->kernels.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Kernel() {
+    if (created) program->context->below->free(ObjectType::kernel, id());
+    program->kernels.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  const Ref<Program> program;
+  const std::shared_ptr<KernelFacts> facts;
+  bool created = false;  // below the seam
+  // The OpenCL specification lets no two threads use a kernel's arguments at a time, so they have no lock.
+  std::vector<Argument> arguments;
+  std::size_t unset;           // how many arguments have no value yet
+  std::uint64_t next_stamp = 1;
+  std::vector<std::pair<const Device*, LaunchLimits>> launch_limits;
+};
+
+}  // namespace grus

@@ -1,0 +1,75 @@
+#include "objects/memory.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <new>
+
+namespace grus {
+namespace {
+
+constexpr std::size_t kMapFrom = 128 * 1024;  // as malloc does: larger blocks go back to the system at once
+constexpr std::size_t kAlignment = 128;       // the largest OpenCL type, long16
+
+}  // namespace
+
+HostMemory::HostMemory(std::size_t size) : size_{size}, mapped_{size >= kMapFrom} {
+  if (mapped_) {
+    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc{};
+    data_ = static_cast<std::byte*>(memory);
+  } else {
+    data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
+    if (!data_) throw std::bad_alloc{};
+  }
+}
+
+HostMemory::~HostMemory() {
+  if (mapped_) {
+    munmap(data_, size_);
+  } else {
+    std::free(data_);
+  }
+}
+
+Triple ImageFacts::extent() const {
+  switch (desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE1D:
+    case CL_MEM_OBJECT_IMAGE1D_BUFFER:
+      return {desc.image_width, 1, 1};
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+      return {desc.image_width, desc.image_array_size, 1};
+    case CL_MEM_OBJECT_IMAGE2D:
+      return {desc.image_width, desc.image_height, 1};
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+      return {desc.image_width, desc.image_height, desc.image_array_size};
+    default:
+      return {desc.image_width, desc.image_height, desc.image_depth};
+  }
+}
+
+Memory::~Memory() {
+  // The destructor callbacks of the program's went below with the object: they fire when the vendor is done with it.
+  if (created) context->below->free(ObjectType::memory, id());
+}
+
+void Memory::add_mapping(Mapping mapping) {
+  const std::lock_guard guard{lock};
+  mappings.push_back(std::move(mapping));
+  map_count.fetch_add(1, std::memory_order_relaxed);
+}
+
+std::optional<Mapping> Memory::take_mapping(const void* pointer) {
+  const std::lock_guard guard{lock};
+  const auto found = std::find_if(mappings.begin(), mappings.end(),
+                                  [&](const Mapping& mapping) { return mapping.pointer == pointer; });
+  if (found == mappings.end()) return std::nullopt;
+  Mapping mapping = std::move(*found);
+  *found = std::move(mappings.back());
+  mappings.pop_back();
+  map_count.fetch_sub(1, std::memory_order_relaxed);
+  return mapping;
+}
+
+}  // namespace grus

@@ -1,0 +1,108 @@
+// Buffers, sub-buffers and images.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "objects/event.hpp"
+
+namespace grus {
+
+// Host memory that Grus owns, page aligned where it is large. It is shared: the vendor may still use it when the object
+// that it was made for is gone.
+class HostMemory {
+ public:
+  explicit HostMemory(std::size_t size);  // throws std::bad_alloc
+  ~HostMemory();
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  std::byte* data() const { return data_; }
+  std::size_t size() const { return size_; }
+
+ private:
+  std::byte* data_;
+  std::size_t size_;
+  bool mapped_;
+};
+
+struct Range {
+  std::size_t offset = 0;
+  std::size_t size = 0;
+};
+
+using Triple = std::array<std::size_t, 3>;
+
+struct ImageFacts {
+  cl_image_format format{};
+  cl_image_desc desc{};  // as given, but for its handle: that is Memory::parent
+  std::size_t element_size = 0;
+  std::size_t row_pitch = 0;
+  std::size_t slice_pitch = 0;
+
+  Triple extent() const;  // in the order of an origin: unused dimensions are 1
+};
+
+class Memory;
+
+// Host memory registered with the vendor, for mappings of objects that live on the device. It can be used again when the
+// command that used it last is done.
+struct Region {
+  Ref<Memory> memory;
+  Ref<Event> last_use;
+};
+
+// What a mapped pointer stands for, until its unmap.
+struct Mapping {
+  std::byte* pointer = nullptr;
+  cl_map_flags flags = 0;
+  Range range;                                // buffers
+  Triple origin{};                            // images
+  Triple region{};                            // images
+  Region staging;                             // where the device has memory of its own: the copy that the program sees
+  std::size_t row_pitch = 0;
+  std::size_t slice_pitch = 0;
+};
+
+class Memory : public Object {
+ public:
+  Memory(Context& context_, cl_mem_object_type type_) : context{&context_}, type{type_} {}
+  ~Memory();
+
+  bool is_image() const { return image != nullptr; }
+  // The buffer that the bytes belong to: sub-buffers and images made from buffers dirty their parent.
+  Memory& root() { return parent ? parent->root() : *this; }
+  // Something below the seam may write to it: what moves must look at it again.
+  void touch() { root().dirty.store(true, std::memory_order_relaxed); }
+
+  void add_mapping(Mapping mapping);
+  // Removes and returns the mapping that a pointer belongs to, if there is one.
+  std::optional<Mapping> take_mapping(const void* pointer);
+
+  const Ref<Context> context;
+  const cl_mem_object_type type;
+  bool created = false;  // below the seam
+  cl_mem_flags flags = 0;
+  std::size_t size = 0;
+  void* host_ptr = nullptr;  // as given with CL_MEM_USE_HOST_PTR
+  std::vector<cl_mem_properties> properties;
+  Ref<Memory> parent;
+  std::size_t origin = 0;  // within the parent
+  std::unique_ptr<ImageFacts> image;
+
+  // Where the object's bytes are mapped: the program's own memory (USE_HOST_PTR), memory that Grus owns, or null if a
+  // mapping is a copy.
+  std::byte* host = nullptr;
+  std::shared_ptr<HostMemory> host_memory;
+
+  std::atomic<bool> dirty{true};
+  std::atomic<cl_uint> map_count{0};
+  SpinLock lock;  // guards mappings and regions
+  std::vector<Mapping> mappings;
+  std::vector<Region> regions;  // not in use by a mapping
+};
+
+}  // namespace grus

@@ -1,0 +1,198 @@
+// What every object has: the ICD dispatch pointer first, whether it is live, who holds it, and its id.
+#pragma once
+
+#include <CL/cl_icd.h>
+
+#include <atomic>
+#include <bit>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "base/reserved_array.hpp"
+#include "base/spin_lock.hpp"
+#include "objects/id.hpp"
+
+namespace grus {
+
+// Set once by the API before any object exists; objects only carry it for the ICD loader.
+extern const cl_icd_dispatch* g_dispatch;
+// Which session of this process is current: 1, and one more in each forked child, where inherited handles are invalid.
+extern std::atomic<std::uint32_t> g_session_number;
+
+class Object {
+ public:
+  Object(const Object&) = delete;
+  Object& operator=(const Object&) = delete;
+
+  ObjectId id() const { return id_; }
+  bool is_live() const {
+    return state_.load(std::memory_order_acquire) == g_session_number.load(std::memory_order_relaxed);
+  }
+
+  // The program's references, as clRetain* and clRelease* count them. Objects that depend on this one hold their own, so
+  // a context outlives the program's last release for as long as a queue of it lives, and stays valid until then.
+  std::uint32_t program_references() const { return program_references_.load(std::memory_order_relaxed); }
+  // False if the program holds none, which is a mistake of the program's and changes nothing.
+  bool program_retain() {
+    auto count = program_references_.load(std::memory_order_relaxed);
+    if (count == 0) retain();  // handed out again by a query, as a queue's context is
+    program_references_.fetch_add(1, std::memory_order_relaxed);
+    return true;
+  }
+
+  void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+
+ protected:
+  Object() = default;
+  ~Object() = default;
+
+ private:
+  template <typename T>
+  friend class Slab;
+  template <typename T>
+  friend void release(T*);
+  template <typename T>
+  friend bool program_release(T*);
+
+  const cl_icd_dispatch* dispatch_ = g_dispatch;  // must stay first: the ICD loader reads it
+  std::atomic<std::uint32_t> state_{0};           // the number of the session it is live in; 0: not live
+  std::atomic<std::uint32_t> program_references_{1};
+  std::atomic<std::uint32_t> references_{1};  // everybody's; all of the program's count as one
+  ObjectId id_;
+};
+
+// Memory for all objects of one type. Slots are reused late, so that a stale handle is noticed rather than mistaken for
+// a new object.
+template <typename T>
+class Slab {
+ public:
+  template <typename... Args>
+  T* create(Args&&... args) {
+    const std::uint32_t slot = take_slot();
+    const std::uint64_t generation = next_generation_.fetch_add(1, std::memory_order_relaxed);
+    T* object = new (slots_.at(slot)) T(std::forward<Args>(args)...);
+    object->id_ = ObjectId{generation, slot};
+    object->state_.store(g_session_number.load(std::memory_order_relaxed), std::memory_order_release);
+    live_.fetch_add(1, std::memory_order_relaxed);
+    return object;
+  }
+
+  void destroy(T* object) {
+    object->state_.store(0, std::memory_order_release);
+    object->~T();
+    live_.fetch_sub(1, std::memory_order_relaxed);
+    const std::lock_guard lock{lock_};
+    free_.push_back(slots_.slot_of(object));
+  }
+
+  // The object behind a handle of the program's, or null.
+  T* live(const void* handle) const {
+    const std::uint32_t slot = slots_.slot_of(handle);
+    if (slot >= slots_.capacity()) return nullptr;
+    T* object = slots_.at(slot);
+    return object->is_live() ? object : nullptr;
+  }
+
+  // The object with an id that the caller knows to be live.
+  T* at(ObjectId id) const { return slots_.at(id.slot()); }
+  T* find(ObjectId id) const {
+    if (id.slot() >= slots_.capacity()) return nullptr;
+    T* object = slots_.at(id.slot());
+    return object->is_live() && object->id() == id ? object : nullptr;
+  }
+
+  std::uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
+  std::uint64_t created_count() const { return next_generation_.load(std::memory_order_relaxed) - 1; }
+  void each(auto visit) const {
+    const std::uint32_t end = used_.load(std::memory_order_acquire);
+    for (std::uint32_t slot = 0; slot < end; ++slot) {
+      if (T* object = slots_.at(slot); object->is_live()) visit(*object);
+    }
+  }
+
+ private:
+  static constexpr std::size_t kReuseAfter = 1024;
+
+  std::uint32_t take_slot() {
+    const std::lock_guard lock{lock_};
+    if (free_.size() > kReuseAfter) {
+      const std::uint32_t slot = free_.front();
+      free_.pop_front();
+      return slot;
+    }
+    const std::uint32_t used = used_.load(std::memory_order_relaxed);
+    if (used == slots_.capacity()) throw std::bad_alloc{};
+    used_.store(used + 1, std::memory_order_release);
+    return used;
+  }
+
+  ReservedArray<T, std::bit_ceil(sizeof(T))> slots_;
+  SpinLock lock_;                    // guards free_ and the growth of used_
+  std::deque<std::uint32_t> free_;   // oldest first
+  std::atomic<std::uint32_t> used_{0};
+  std::atomic<std::uint64_t> next_generation_{1};
+  std::atomic<std::uint64_t> live_{0};
+};
+
+// One slab per type, never destroyed: programs call OpenCL from destructors that run at exit.
+template <typename T>
+Slab<T>& slab() {
+  static Slab<T>* const instance = new Slab<T>;
+  return *instance;
+}
+
+template <typename T>
+void release(T* object) {
+  if (object->references_.fetch_sub(1, std::memory_order_acq_rel) == 1) slab<T>().destroy(object);
+}
+
+// False if the program holds no reference: releasing once too often is a mistake of the program's and changes nothing.
+template <typename T>
+bool program_release(T* object) {
+  auto count = object->program_references_.load(std::memory_order_relaxed);
+  do {
+    if (count == 0) return false;
+  } while (!object->program_references_.compare_exchange_weak(count, count - 1, std::memory_order_acq_rel));
+  if (count == 1) release(object);
+  return true;
+}
+
+// A reference held by Grus itself.
+template <typename T>
+class Ref {
+ public:
+  Ref() = default;
+  explicit Ref(T* object) : object_{object} {
+    if (object_) object_->retain();
+  }
+  Ref(const Ref& other) : Ref{other.object_} {}
+  Ref(Ref&& other) noexcept : object_{std::exchange(other.object_, nullptr)} {}
+  Ref& operator=(Ref other) noexcept {
+    std::swap(object_, other.object_);
+    return *this;
+  }
+  ~Ref() {
+    if (object_) release(object_);
+  }
+  // Takes over the reference that create() made.
+  static Ref adopt(T* object) {
+    Ref ref;
+    ref.object_ = object;
+    return ref;
+  }
+  // Gives the reference to the program: what a create call returns.
+  T* hand_out() { return std::exchange(object_, nullptr); }
+
+  T* get() const { return object_; }
+  T& operator*() const { return *object_; }
+  T* operator->() const { return object_; }
+  explicit operator bool() const { return object_ != nullptr; }
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace grus

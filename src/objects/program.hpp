@@ -1,0 +1,69 @@
+// Programs: what they were made of, kept by value, and what their last build told.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "objects/context.hpp"
+#include "objects/kernel_facts.hpp"
+
+namespace grus {
+
+enum class ProgramOrigin : std::uint8_t { source, il, binary, built_in, linked };
+
+// Everything needed to make the program again, on this device or on another.
+struct Recipe {
+  struct Header {
+    std::string name;
+    std::shared_ptr<const Recipe> recipe;
+  };
+  ProgramOrigin origin = ProgramOrigin::source;
+  std::string source;             // or the names of built-in kernels
+  Bytes il;
+  std::map<cl_uint, Bytes> specialization_constants;
+  std::string options;            // of the last build, compile or link
+  bool compiled_only = false;     // made by clCompileProgram
+  std::vector<Header> headers;
+  std::vector<std::shared_ptr<const Recipe>> inputs;  // of a link
+  std::vector<Bytes> vendor_binaries;                 // for programs from binaries, one per device
+  std::shared_ptr<const Recipe> fallback;             // for those from Grus's own binaries: how they were made
+};
+
+struct DeviceBuild {
+  cl_build_status status = CL_BUILD_NONE;
+  std::string options;  // as the program gave them
+  std::string log;
+  cl_program_binary_type binary_type = CL_PROGRAM_BINARY_TYPE_NONE;
+  std::size_t global_variables = 0;
+};
+
+class Program : public Object {
+ public:
+  explicit Program(Context& context_) : context{&context_} {}
+  ~Program() {
+    if (created) context->below->free(ObjectType::program, id());
+  }
+
+  const Ref<Context> context;
+  std::vector<Ref<Device>> devices;
+  std::atomic<bool> created{false};  // below the seam
+  std::atomic<cl_uint> kernels{0};   // attached: clBuildProgram is refused while there are any
+
+  std::mutex mutex;  // guards what follows
+  std::shared_ptr<const Recipe> recipe;
+  std::vector<DeviceBuild> builds;  // one per device
+  bool building = false;
+  bool executable = false;
+  std::vector<std::string> kernel_names;  // of an executable
+  std::map<std::string, std::shared_ptr<KernelFacts>> kernel_facts;
+  // For programs from Grus's container: what a vendor's binary can't tell.
+  std::map<std::string, std::vector<ArgumentFacts>> known_arguments;
+  std::vector<Bytes> binaries;  // as handed to the program, since the last build
+  bool has_program_scope_variables = false;
+  bool from_binary = false;
+};
+
+}  // namespace grus

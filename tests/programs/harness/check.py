@@ -1,0 +1,83 @@
+"""One case on one vendor: run it natively, run it through Grus, compare."""
+import shutil
+from dataclasses import asdict, dataclass, field
+
+from .case import Failed, Missing
+from .place import Place
+
+
+@dataclass
+class Verdict:
+    program: str
+    vendor: str
+    result: str = "passed"  # passed, failed, skipped
+    native: str = "-"
+    grus: str = "-"
+    native_s: float = 0.0
+    grus_s: float = 0.0
+    why: str = ""
+    details: list = field(default_factory=list)
+
+    def failed(self, why, details=()):
+        self.result, self.why, self.details = "failed", why, list(details)
+        return self
+
+    def skipped(self, why):
+        self.result, self.why = "skipped", why
+        return self
+
+    def as_dict(self) -> dict:
+        return asdict(self)
+
+
+@dataclass
+class Settings:
+    fast: bool = False
+    native_only: bool = False
+    allow_missing: bool = False
+
+
+def check(case, vendor, tools, folder, settings) -> Verdict:
+    verdict = Verdict(case.name, vendor.name)
+    if vendor.name in case.slow:
+        return verdict.skipped(f"not tried: {case.slow[vendor.name]}")
+    here = folder / f"{case.name}-{vendor.name}"
+    here.mkdir()
+    try:
+        icd_file = vendor.icd_file(here)
+        tools.add(case)
+        return _run_both(case, verdict, lambda mode, native=None: Place(
+            mode, vendor, icd_file, here / mode, tools, case.present_as_gpu, fast=settings.fast, native=native), settings)
+    except Missing as missing:
+        why = f"missing: {missing}"
+        return verdict.skipped(why) if settings.allow_missing else verdict.failed(why)
+    finally:
+        shutil.rmtree(here)
+
+
+def _run_both(case, verdict, make_place, settings) -> Verdict:
+    native = make_place("native")
+    try:
+        native_facts = case.run(native)
+        verdict.native = "ok"
+    except Failed as failure:
+        verdict.native = "fails"
+        why = f"no target: fails natively ({failure})"
+        return verdict.failed(f"{why}, though it used to pass") if verdict.vendor in case.targets else verdict.skipped(why)
+    finally:
+        verdict.native_s = native.wall
+    if settings.native_only:
+        return verdict
+    grus = make_place("grus", native)
+    try:
+        grus_facts = case.run(grus)
+        differences = case.compare(native_facts, grus_facts) + case.compare_calls(native.calls, grus.calls)
+        verdict.grus = "differs" if differences else "ok"
+    except Failed as failure:
+        verdict.grus = "fails"
+        return verdict.failed(f"fails through Grus ({failure})")
+    finally:
+        verdict.grus_s = grus.wall
+    if differences:
+        return verdict.failed(f"{len(differences)} differences", differences)
+    return verdict
