@@ -64,16 +64,12 @@ cl_int carry_out(Program& program, BuildOrder order) {
   }
   const std::lock_guard lock{program.mutex};
   program.building = false;
-  if (!outcome.created) return outcome.code;
-  program.created = true;
-  program.executable = outcome.executable;
-  program.kernel_names = std::move(outcome.kernel_names);
-  program.kernel_facts.clear();
-  program.binaries.clear();
-  program.builds = std::move(outcome.builds);
-  program.builds.resize(program.devices.size());
-  program.recipe = order.recipe;
-  return outcome.code;
+  const cl_int code = outcome.code;
+  if (outcome.created) {
+    program.accept(std::move(outcome));
+    program.recipe = order.recipe;
+  }
+  return code;
 }
 
 void notify_later(Notify notify, Program& program, void* user_data) {

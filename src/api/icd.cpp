@@ -1,16 +1,7 @@
 // What an ICD loader looks for in the library: three functions and nothing else.
 #include <CL/cl_icd.h>
 
-#include "api/call.hpp"
 #include "api/dispatch.hpp"
-#include "objects/object.hpp"
-
-namespace {
-
-// Every object that the program gets carries this table, so it is there before anything else.
-[[maybe_unused]] const bool g_dispatch_is_set = (grus::g_dispatch = &grus::dispatch_table()) != nullptr;
-
-}  // namespace
 
 extern "C" {
 

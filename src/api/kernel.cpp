@@ -218,7 +218,13 @@ Result<cl_kernel> clCloneKernel(cl_kernel handle) {
 }
 
 cl_int clRetainKernel(cl_kernel handle) { return retain<Kernel>(handle, CL_INVALID_KERNEL); }
-cl_int clReleaseKernel(cl_kernel handle) { return release_handle<Kernel>(handle, CL_INVALID_KERNEL); }
+
+cl_int clReleaseKernel(cl_kernel handle) {
+  const Ref<Kernel> kernel{live<Kernel>(handle)};
+  if (!kernel || !program_release(kernel.get())) return CL_INVALID_KERNEL;
+  if (kernel->program_references() == 0) kernel->detach();
+  return CL_SUCCESS;
+}
 
 cl_int clSetKernelArg(cl_kernel handle, cl_uint index, std::size_t size, const void* value) {
   Kernel* kernel = live<Kernel>(handle);

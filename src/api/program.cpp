@@ -46,8 +46,10 @@ Result<std::vector<Device*>> devices_named(const Context& context, cl_uint count
 
 // Checks below the seam what can be checked before a build, and keeps the result there.
 cl_int check_below(Program& program, std::vector<cl_int>* statuses) {
-  const cl_int code = executor_of(*program.context).check_program(order_for(program), statuses);
-  if (code == CL_SUCCESS) program.created = true;
+  const std::lock_guard lock{program.mutex};
+  BuildOutcome outcome = executor_of(*program.context).check_program(order_for(program), statuses);
+  const cl_int code = outcome.code;
+  if (outcome.created) program.accept(std::move(outcome));
   return code;
 }
 
@@ -94,6 +96,7 @@ Result<cl_program> clCreateProgramWithBuiltInKernels(cl_context handle, cl_uint 
   if (const cl_int code = check_below(*program, nullptr); code != CL_SUCCESS) return Failure{code};
   // There is nothing to build.
   program->executable = true;
+  program->kernel_names.clear();
   program->builds.assign(program->devices.size(), {CL_BUILD_SUCCESS, "", "", CL_PROGRAM_BINARY_TYPE_EXECUTABLE, 0});
   for (std::string_view left = names; !left.empty();) {
     const std::size_t end = std::min(left.find(';'), left.size());
@@ -178,9 +181,9 @@ cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, std::si
   recipe.specialization_constants[id] = Bytes(bytes, bytes + size);
   const auto before = std::exchange(program->recipe, std::make_shared<const Recipe>(std::move(recipe)));
   // The vendor knows which constants there are and how large.
-  const cl_int code = executor_of(*program->context).check_program(order_for(*program), nullptr);
-  if (code != CL_SUCCESS) program->recipe = before;
-  return code;
+  const BuildOutcome outcome = executor_of(*program->context).check_program(order_for(*program), nullptr);
+  if (outcome.code != CL_SUCCESS) program->recipe = before;
+  return outcome.code;
 }
 
 namespace {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "api/call.hpp"
+#include "api/dispatch.hpp"
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
 #include "command/hold_back.hpp"
@@ -73,6 +74,7 @@ void after_fork_in_child() {
 void start_session() {
   static std::once_flag once;
   std::call_once(once, [] {
+    g_dispatch = &dispatch_table();  // every object that the program gets carries it
     pthread_atfork(nullptr, nullptr, after_fork_in_child);
     if (const char* path = std::getenv("GRUS_REPORT"); path && *path) {
       report_path() = path;

@@ -48,6 +48,7 @@ Ended wait_and_forward(pid_t child, const sigset_t& waited_for) {
 
 int become(const std::vector<std::string>& program) {
   std::vector<char*> arguments;
+  arguments.reserve(program.size() + 1);
   for (const std::string& argument : program) arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   execvp(arguments[0], arguments.data());

@@ -1,34 +1,19 @@
-// The `grus` command: its subcommands, and how they end.
+// The subcommands of `grus`, one file each.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+}
+
 namespace grus::cli {
-
-enum ExitCode : int {
-  kDone = 0,
-  kFailed = 1,
-  kUsage = 2,
-  // `grus run` otherwise ends as the program does; these are what env(1) and nohup(1) answer.
-  kCannotRun = 125,
-  kNotExecutable = 126,
-  kNotFound = 127,
-};
-
-// Ends the command with a message and an exit status.
-struct Problem : std::runtime_error {
-  explicit Problem(const std::string& message, ExitCode code = kFailed)
-      : std::runtime_error{message}, exit_code{code} {}
-  ExitCode exit_code;
-};
 
 struct Subcommand {
   CLI::App* app;
-  std::function<int()> run;
+  std::function<int()> run;  // answers the exit status; throws Problem
 };
 
 // What follows the first `--` of the command line is never looked at here: it is the program and its arguments.

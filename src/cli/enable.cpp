@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -6,6 +7,7 @@
 #include "cli/command.hpp"
 #include "cli/folder_change.hpp"
 #include "cli/installation.hpp"
+#include "cli/problem.hpp"
 #include "cli/table.hpp"
 
 // Loaders read the files *.icd of the vendors' folder; libgrus.so reads *.icd.grus as well. So renaming a vendor's file

@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "base/log.hpp"
-#include "cli/command.hpp"
+#include "cli/problem.hpp"
 
 namespace grus::cli {
 namespace fs = std::filesystem;

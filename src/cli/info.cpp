@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 
+#include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/installation.hpp"
+#include "cli/problem.hpp"
 #include "cli/table.hpp"
 #include "executor/vendor.hpp"
 
@@ -63,7 +65,8 @@ std::string text_of(Query query) {
   if (query(0, nullptr, &size) != CL_SUCCESS || size == 0) return {};
   std::string text(size, '\0');
   if (query(size, text.data(), nullptr) != CL_SUCCESS) return {};
-  return text.c_str();  // up to the closing zero
+  text.resize(std::min(text.find('\0'), text.size()));
+  return text;
 }
 
 std::string platform_text(cl_platform_id platform, cl_platform_info what) {

@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
-#include "cli/command.hpp"
+#include "cli/problem.hpp"
 
 namespace grus::cli {
 namespace fs = std::filesystem;

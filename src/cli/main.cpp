@@ -5,6 +5,7 @@
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/help.hpp"
+#include "cli/problem.hpp"
 
 namespace grus::cli {
 namespace {

@@ -15,6 +15,7 @@
 #include "cli/command.hpp"
 #include "cli/help.hpp"
 #include "cli/installation.hpp"
+#include "cli/problem.hpp"
 #include "cli/report.hpp"
 
 namespace grus::cli {

@@ -94,14 +94,6 @@ struct BuildOrder {
   std::vector<ObjectId> inputs;           // of a link: programs compiled below
 };
 
-struct BuildOutcome {
-  cl_int code = CL_SUCCESS;
-  bool created = false;              // there is a program below now, whether its build worked or not
-  std::vector<DeviceBuild> builds;   // one per device of the program
-  bool executable = false;
-  std::vector<std::string> kernel_names;
-};
-
 class Executor : public BelowSeam {
  public:
   virtual ~Executor() = default;
@@ -131,8 +123,9 @@ class Executor : public BelowSeam {
   // Called, on a thread of Grus's own, when the vendor is done with the object.
   virtual void when_memory_is_gone(ObjectId memory, std::function<void()> call) = 0;
 
-  // Programs. check_program tries what can fail before a build: IL and binaries; one status per device.
-  virtual cl_int check_program(const BuildOrder& order, std::vector<cl_int>* statuses) = 0;
+  // Programs. check_program makes what can be made before a build, of IL and binaries, and tells what it is; a binary
+  // that doesn't fit has a status per device.
+  virtual BuildOutcome check_program(const BuildOrder& order, std::vector<cl_int>* statuses) = 0;
   virtual BuildOutcome build(const BuildOrder& order) = 0;
   virtual Result<std::vector<Bytes>> program_binaries(ObjectId program) = 0;
   // What a vendor's binary can be loaded by: it is only good for a device of the same identity.

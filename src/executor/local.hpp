@@ -41,7 +41,7 @@ class LocalExecutor final : public Executor {
   void when_memory_is_gone(ObjectId memory, std::function<void()> call) override;
   void free(ObjectType type, ObjectId id) noexcept override;
 
-  cl_int check_program(const BuildOrder& order, std::vector<cl_int>* statuses) override;
+  BuildOutcome check_program(const BuildOrder& order, std::vector<cl_int>* statuses) override;
   BuildOutcome build(const BuildOrder& order) override;
   Result<std::vector<Bytes>> program_binaries(ObjectId program) override;
   std::string device_identity(ObjectId device) override;
@@ -136,6 +136,7 @@ class LocalExecutor final : public Executor {
   Result<cl_program> link_again(const BuildOrder& order);
   cl_int compile(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices);
   Result<cl_program> link(const BuildOrder& order, cl_int* code);
+  void replace_program(const BuildOrder& order, cl_program program, BuildOutcome& outcome);
   static void describe_builds(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices,
                               BuildOutcome& outcome);
 

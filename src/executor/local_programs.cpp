@@ -137,12 +137,21 @@ Result<cl_program> LocalExecutor::link_again(const BuildOrder& order) {
   return program;
 }
 
-cl_int LocalExecutor::check_program(const BuildOrder& order, std::vector<cl_int>* statuses) {
+BuildOutcome LocalExecutor::check_program(const BuildOrder& order, std::vector<cl_int>* statuses) {
+  BuildOutcome outcome;
   const auto program = make_program(order, statuses);
-  if (!program) return program.error();
-  // Kept until the first build makes a fresh one, for the queries that work without a build.
-  programs_.set(order.program, *program);
-  return CL_SUCCESS;
+  outcome.code = program.error();
+  if (program) replace_program(order, *program, outcome);
+  return outcome;
+}
+
+// Kernels of the build before keep their own reference to its program.
+void LocalExecutor::replace_program(const BuildOrder& order, cl_program program, BuildOutcome& outcome) {
+  describe_builds(order, program, handles_of(order.program_devices), outcome);
+  if (outcome.executable) outcome.kernel_names = kernel_names_of(program);
+  if (cl_program before = programs_[order.program]) functions(before).clReleaseProgram(before);
+  programs_.set(order.program, program);
+  outcome.created = true;
 }
 
 cl_int LocalExecutor::compile(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices) {
@@ -223,12 +232,7 @@ BuildOutcome LocalExecutor::build(const BuildOrder& order) {
                                                        devices.empty() ? nullptr : devices.data(), options.c_str(), nullptr, nullptr);
     }
   }
-  describe_builds(order, program, handles_of(order.program_devices), outcome);
-  if (outcome.executable) outcome.kernel_names = kernel_names_of(program);
-  // Kernels of the build before keep their own reference to its program.
-  if (cl_program before = programs_[order.program]) functions(before).clReleaseProgram(before);
-  programs_.set(order.program, program);
-  outcome.created = true;
+  replace_program(order, program, outcome);
   return outcome;
 }
 

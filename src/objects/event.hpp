@@ -17,7 +17,8 @@ class Event : public Object {
     finished,  // above the seam, with status_ telling how: a finished user event, a command that was never sent
   };
 
-  Event(Context& context_, Queue* queue_, cl_command_type type_) : context{&context_}, queue{queue_}, type{type_} {}
+  Event(Context& context_, Queue* queue_, cl_command_type type_)
+      : context{&context_}, queue{queue_}, type{type_}, status_{is_user() ? CL_SUBMITTED : CL_QUEUED} {}
   ~Event() {
     if (created) context->below->free(ObjectType::event, id());
   }
@@ -48,7 +49,7 @@ class Event : public Object {
 
  private:
   std::atomic<Place> place_{Place::above};
-  std::atomic<cl_int> status_{CL_QUEUED};
+  std::atomic<cl_int> status_;
 };
 
 }  // namespace grus

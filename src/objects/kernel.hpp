@@ -73,8 +73,10 @@ class Kernel : public Object {
   }
   ~Kernel() {
     if (created) program->context->below->free(ObjectType::kernel, id());
-    program->kernels.fetch_sub(1, std::memory_order_relaxed);
+    if (program_references() != 0) detach();  // never handed out
   }
+  // The program's last reference is gone. Launches that are still held back don't count: they have their own build.
+  void detach() { program->kernels.fetch_sub(1, std::memory_order_relaxed); }
 
   const Ref<Program> program;
   const std::shared_ptr<KernelFacts> facts;

@@ -40,11 +40,30 @@ struct DeviceBuild {
   std::size_t global_variables = 0;
 };
 
+// What came of a build below the seam.
+struct BuildOutcome {
+  cl_int code = CL_SUCCESS;
+  bool created = false;             // there is a program below now, whether its build worked or not
+  std::vector<DeviceBuild> builds;  // one per device of the program
+  bool executable = false;
+  std::vector<std::string> kernel_names;
+};
+
 class Program : public Object {
  public:
   explicit Program(Context& context_) : context{&context_} {}
   ~Program() {
     if (created) context->below->free(ObjectType::program, id());
+  }
+
+  // Everything known of the build before is forgotten. To be called with the mutex held.
+  void accept(BuildOutcome outcome) {
+    created = true;
+    executable = outcome.executable;
+    kernel_names = std::move(outcome.kernel_names);
+    builds = std::move(outcome.builds);
+    kernel_facts.clear();
+    binaries.clear();
   }
 
   const Ref<Context> context;

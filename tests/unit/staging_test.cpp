@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <barrier>
 #include <cstdlib>
 #include <cstring>
@@ -133,6 +134,7 @@ TEST(CopyThreads, ServeSeveralAtATime) {
   constexpr int kCallers = 4;
   constexpr int kRounds = 60;
   std::vector<std::thread> callers;
+  callers.reserve(kCallers);
   for (int caller = 0; caller < kCallers; ++caller) {
     callers.emplace_back([caller] {
       const Bytes from = noise(kMiB, static_cast<unsigned>(caller));
@@ -468,9 +470,10 @@ TEST_P(StagingTest, FourThreadsOnTwoQueues) {
   constexpr int kThreads = 4;
   constexpr int kRounds = 12;
   const auto second = Staging::for_queue(context_, device_, make_queue());
-  std::vector<cl_mem> buffers;
-  for (int number = 0; number < kThreads; ++number) buffers.push_back(make_buffer(2 * kMiB));
+  std::array<cl_mem, kThreads> buffers{};
+  for (cl_mem& buffer : buffers) buffer = make_buffer(2 * kMiB);
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (int number = 0; number < kThreads; ++number) {
     threads.emplace_back([&, number] {
       Staging& staging = number % 2 == 0 ? *staging_ : *second;
@@ -507,6 +510,7 @@ TEST_P(StagingTest, CopiesThatWaitDoNotBlockOthers) {
   }
   std::barrier all_begin{kThreads};
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   for (std::size_t number = 0; number < kThreads; ++number) {
     threads.emplace_back([&, number] {
       const Bytes bytes(kSize, static_cast<unsigned char>(number));

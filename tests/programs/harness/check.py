@@ -1,5 +1,6 @@
 """One case on one vendor: run it natively, run it through Grus, compare."""
 import shutil
+import traceback
 from dataclasses import asdict, dataclass, field
 
 from .case import Failed, Missing
@@ -51,6 +52,8 @@ def check(case, vendor, tools, folder, settings) -> Verdict:
     except Missing as missing:
         why = f"missing: {missing}"
         return verdict.skipped(why) if settings.allow_missing else verdict.failed(why)
+    except Exception:  # the case itself is broken: say so, and go on with the others
+        return verdict.failed("the case broke", traceback.format_exc().splitlines())
     finally:
         shutil.rmtree(here)
 
@@ -79,5 +82,5 @@ def _run_both(case, verdict, make_place, settings) -> Verdict:
     finally:
         verdict.grus_s = grus.wall
     if differences:
-        return verdict.failed(f"{len(differences)} differences", differences)
+        return verdict.failed(f"{len(differences)} difference{'s' * (len(differences) > 1)}", differences)
     return verdict

@@ -17,7 +17,7 @@ class Vendor:
         """An ICD file in folder that names this vendor alone."""
         library = self.library
         if "/" in library:
-            paths = sorted(glob.glob(library, recursive=True))
+            paths = sorted(glob.glob(library))
             if not paths:
                 raise Missing(f"no {library}: install {self.package}")
             library = paths[-1]
@@ -42,5 +42,5 @@ VENDORS = (
     Vendor("pocl", "pocl-opencl-icd", "libpocl.so", {"POCL_CACHE_DIR": "{caches}/pocl"}),
     Vendor("rusticl", "mesa-opencl-icd", "libRusticlOpenCL.so",
            {"RUSTICL_ENABLE": "llvmpipe", "MESA_SHADER_CACHE_DIR": "{caches}/mesa"}),
-    Vendor("oclgrind", "oclgrind", "/usr/lib/**/oclgrind/liboclgrind-rt-icd.so"),
+    Vendor("oclgrind", "oclgrind", "/usr/lib/oclgrind/liboclgrind-rt-icd.so"),
 )

@@ -1,0 +1,62 @@
+"""hashcat: real cracks, with its cache of program binaries empty and filled."""
+import hashlib
+
+from harness.case import Case, Failed
+
+SECRET = "g9s"
+MASK = "?l?d?l"
+KINDS = {"md5": "0", "sha256": "1400"}
+
+
+class Hashcat(Case):
+    packages = ("hashcat",)
+    programs = ("hashcat",)
+    targets = ("pocl", "rusticl")
+    launches_repeat = False  # it tunes itself by the clock
+    slow = {"oclgrind": "a simulator with 128 MB of memory, less than hashcat needs"}
+
+    def __init__(self, kind, fast):
+        self.kind, self.fast = kind, fast
+        self.name = f"hashcat-{kind}"
+
+    def crack(self, place, *attack):
+        digest = hashlib.new(self.kind, SECRET.encode()).hexdigest()
+        # a CPU's driver is used only when asked (-D), and with a warning (--force)
+        found = place.run("hashcat", "--force", "-D", "1,2", "--quiet", "--potfile-disable", "--restore-disable",
+                          "--logfile-disable", "--outfile-format", "2", "-m", KINDS[self.kind], *attack[:2], digest, *attack[2:]).out
+        if SECRET not in found.split():
+            raise Failed(f"nothing cracked: {found.strip()[:80]}")
+        return found.strip()
+
+    def cached_kernels(self, place):
+        return len(list((place.folder / "home").rglob("*.kernel")))
+
+    def run(self, place):
+        if place.timing:
+            return {"mask, warm": self.crack(place, "-a", "3", "?l?d?l?l?l?d" if False else MASK)}
+        facts = {}
+        place.forget()
+        facts["mask, cold"] = self.crack(place, "-a", "3", MASK)
+        facts["cached kernels"] = self.cached_kernels(place)
+        facts["mask, warm"] = self.crack(place, "-a", "3", MASK)
+        if not place.fast:
+            words = place.work / "words"
+            words.write_text("".join(f"word{i}\n" for i in range(500)) + SECRET + "\n")
+            facts["words"] = self.crack(place, "-a", "0", words)
+        return facts
+
+
+class HashcatHandover(Hashcat):
+    """Binaries that hashcat cached natively still load once it runs through Grus."""
+
+    def __init__(self):
+        super().__init__("md5", ())
+        self.name = "hashcat-handover"
+
+    def run(self, place):
+        if place.native:
+            place.adopt_home(place.native)
+        return {"mask": self.crack(place, "-a", "3", MASK)}
+
+
+CASES = (Hashcat("md5", ("pocl",)), Hashcat("sha256", ("rusticl",)), HashcatHandover())

@@ -1,0 +1,25 @@
+"""Libraries that come without programs of their own in Debian, each with a small one that checks its results."""
+from harness.case import Case, lines_as_facts
+
+
+class Program(Case):
+    """A program of ours that prints results and ends non-zero if one is wrong."""
+
+    def __init__(self, name, source, packages, flags, targets, fast, timing):
+        self.name, self.packages, self.targets, self.fast = name, packages, targets, fast
+        self.source, self.timing = source, timing
+        self.sources = {source: flags}
+
+    def run(self, place):
+        arguments = self.timing if place.timing else ()
+        return lines_as_facts(place.run(place.program(self.source), *arguments).out)
+
+
+CASES = (
+    Program("clfft", "clfft_transforms.cpp", ("libclfft-dev", "ocl-icd-opencl-dev", "g++"),
+            ["-std=c++20", "-lclFFT", "-lOpenCL"], ("pocl", "rusticl", "oclgrind"), ("pocl", "rusticl", "oclgrind"), ("100",)),
+    Program("boost-compute", "boost_compute.cpp", ("libboost-dev", "ocl-icd-opencl-dev", "g++"),
+            ["-std=c++17", "-O0", "-lOpenCL"], ("pocl", "rusticl"), ("pocl",), ("2000000",)),
+    Program("viennacl", "viennacl_solver.cpp", ("libviennacl-dev", "ocl-icd-opencl-dev", "g++"),
+            ["-std=c++14", "-O0", "-lOpenCL"], ("pocl", "rusticl"), (), ("200",)),
+)
