@@ -59,8 +59,10 @@ def vendor_libraries(folder):
 
 
 def native_environment(folder):
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")}
-    return environment | {"OCL_ICD_VENDORS": str(folder)}
+    # OCL_ICD_FILENAMES would add drivers; some versions of the Khronos loader need the slash.
+    environment = {name: value for name, value in os.environ.items()
+                   if not name.startswith("GRUS_") and name != "OCL_ICD_FILENAMES"}
+    return environment | {"OCL_ICD_VENDORS": f"{folder}/"}
 
 
 def grus_command(grus, folder):

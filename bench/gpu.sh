@@ -107,7 +107,7 @@ title "card and driver"
 if command -v nvidia-smi >/dev/null; then
   nvidia-smi --query-gpu=name,driver_version,memory.total,pcie.link.gen.max,pcie.link.width.max --format=csv
 elif command -v clinfo >/dev/null; then
-  OCL_ICD_VENDORS=$vendors clinfo -l
+  OCL_ICD_VENDORS=$vendors/ clinfo -l
 else
   echo "(neither nvidia-smi nor clinfo is there)"
 fi

@@ -125,6 +125,7 @@ cl_int clCompileProgram(cl_program handle, cl_uint count, const cl_device_id* ha
     for (cl_uint next = 0; next < header_count; ++next) {
       const Program* header = live<Program>(headers[next]);
       if (!header) return CL_INVALID_PROGRAM;
+      if (header->context.get() != program->context.get()) return CL_INVALID_CONTEXT;
       if (!names[next]) return CL_INVALID_VALUE;
       recipe.headers.push_back({names[next], header->recipe});
     }
@@ -156,7 +157,8 @@ Result<cl_program> clLinkProgram(cl_context handle, cl_uint count, const cl_devi
   std::vector<Ref<Program>> alive;
   for (cl_uint next = 0; next < input_count; ++next) {
     Program* input = live<Program>(inputs[next]);
-    if (!input || input->context.get() != context) return Failure{CL_INVALID_PROGRAM};
+    if (!input) return Failure{CL_INVALID_PROGRAM};
+    if (input->context.get() != context) return Failure{CL_INVALID_CONTEXT};
     const std::lock_guard lock{input->mutex};
     if (!input->created) return Failure{CL_INVALID_OPERATION};  // neither compiled nor a binary
     recipe.inputs.push_back(input->recipe->fallback ? input->recipe->fallback : input->recipe);

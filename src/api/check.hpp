@@ -44,13 +44,17 @@ class WaitList {
 inline cl_int WaitList::check(const Context& context, cl_uint count, const cl_event* handles) {
   if (count == 0 && !handles) [[likely]] return CL_SUCCESS;
   if (count == 0 || !handles) return CL_INVALID_EVENT_WAIT_LIST;
-  if (count > few_.size()) many_.resize(count);
-  Event** const into = many_.empty() ? few_.data() : many_.data();
   for (cl_uint next = 0; next < count; ++next) {
     Event* event = live<Event>(handles[next]);
     if (!event) return CL_INVALID_EVENT_WAIT_LIST;
     if (event->context.get() != &context) return CL_INVALID_CONTEXT;
-    into[next] = event;
+    if (next < few_.size()) [[likely]] {
+      few_[next] = event;
+      continue;
+    }
+    // Grows with what was found to be an event: the count alone may be nonsense.
+    if (many_.empty()) many_.assign(few_.begin(), few_.end());
+    many_.push_back(event);
   }
   count_ = count;
   return CL_SUCCESS;

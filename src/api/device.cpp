@@ -134,8 +134,10 @@ cl_int clGetHostTimer(cl_device_id handle, cl_ulong* host_time) {
 }
 
 cl_int clSetDefaultDeviceCommandQueue(cl_context context_handle, cl_device_id device_handle, cl_command_queue) {
-  if (!live<Context>(context_handle)) return CL_INVALID_CONTEXT;
-  if (!live<Device>(device_handle)) return CL_INVALID_DEVICE;
+  const Context* context = live<Context>(context_handle);
+  if (!context) return CL_INVALID_CONTEXT;
+  const Device* device = live<Device>(device_handle);
+  if (!device || !context->has(*device)) return CL_INVALID_DEVICE;
   return CL_INVALID_OPERATION;  // no queues on devices, whatever queue it is
 }
 

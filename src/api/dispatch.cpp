@@ -16,7 +16,23 @@ struct EntryPoint;
 template <Call kCall, auto kBody, typename Return, typename... Args>
 struct EntryPoint<kCall, kBody, Return(CL_API_CALL*)(Args...)> {
   static Return CL_API_CALL call(Args... args) noexcept {
+    if (!Gate::enter_quickly(kCall)) [[unlikely]] return call_slowly(args...);
+    if constexpr (std::is_void_v<Return>) {
+      run(args...);
+      Gate::leave_quickly();
+    } else {
+      const Return value = run(args...);
+      Gate::leave_quickly();
+      return value;
+    }
+  }
+
+  [[gnu::noinline, gnu::cold]] static Return call_slowly(Args... args) {
     const Gate::Entry entry{kCall};
+    return run(args...);
+  }
+
+  static Return run(Args... args) {
     if constexpr (BodyOf<Return(CL_API_CALL*)(Args...)>::returns_result()) {
       return unwrap(std::make_index_sequence<sizeof...(Args) - 1>{}, std::tuple<Args...>{args...});
     } else {

@@ -14,7 +14,8 @@ cl_int check_rectangle(const Memory& buffer, command::Rectangle& rectangle) {
     return CL_INVALID_VALUE;
   }
   const std::size_t end = end_of(rectangle.buffer_origin, rectangle.region, rectangle.buffer_row_pitch, rectangle.buffer_slice_pitch);
-  return end > buffer.size ? CL_INVALID_VALUE : CL_SUCCESS;
+  const std::size_t host_end = end_of(rectangle.host_origin, rectangle.region, rectangle.host_row_pitch, rectangle.host_slice_pitch);
+  return end > buffer.size || host_end == SIZE_MAX ? CL_INVALID_VALUE : CL_SUCCESS;
 }
 
 }  // namespace

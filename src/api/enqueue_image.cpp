@@ -5,14 +5,19 @@
 namespace grus::api {
 namespace {
 
-// The pitches of host memory beside an image: 0 means without gaps, anything else must hold a row and a slice.
+// The pitches of host memory beside an image: 0 means without gaps, anything else must hold a row and a slice. False as
+// well if they overflow.
 bool fit_pitches(const Memory& image, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch) {
+  const bool array_1d = image.type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+  const bool has_slices = array_1d || image.type == CL_MEM_OBJECT_IMAGE3D || image.type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
+  if (slice_pitch != 0 && !has_slices) return false;
   const std::size_t row = region[0] * image.image->element_size;
-  if (row_pitch != 0 && row_pitch < row) return false;
-  if (slice_pitch == 0) return true;
-  if (image.type == CL_MEM_OBJECT_IMAGE1D_ARRAY) return slice_pitch >= (row_pitch != 0 ? row_pitch : row);
-  if (image.type != CL_MEM_OBJECT_IMAGE3D && image.type != CL_MEM_OBJECT_IMAGE2D_ARRAY) return false;
-  return slice_pitch >= (row_pitch != 0 ? row_pitch : row) * region[1];
+  if (row_pitch == 0) row_pitch = row;
+  std::size_t slice = 0;
+  if (row_pitch < row || __builtin_mul_overflow(row_pitch, array_1d ? 1 : region[1], &slice)) return false;
+  if (slice_pitch == 0) slice_pitch = slice;
+  std::size_t all = 0;
+  return slice_pitch >= slice && !__builtin_mul_overflow(slice_pitch, array_1d ? region[1] : region[2], &all);
 }
 
 bool share_pixels(const Triple& from, const Triple& to, const Triple& region) {
@@ -91,6 +96,7 @@ cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_han
   Memory* to = live<Memory>(to_handle);
   if (const cl_int code = check_image(*queue, from, Access::device_only); code != CL_SUCCESS) return code;
   if (const cl_int code = check_buffer(*queue, to, Access::device_only); code != CL_SUCCESS) return code;
+  if (from->parent.get() == to) return CL_INVALID_MEM_OBJECT;  // a view of that very buffer
   if (!origin || !region || !is_within(*from->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (overflows(offset, bytes_of(*from, triple(region)), to->size)) return CL_INVALID_VALUE;
   WaitList waits;
@@ -108,6 +114,7 @@ cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_han
   Memory* to = live<Memory>(to_handle);
   if (const cl_int code = check_buffer(*queue, from, Access::device_only); code != CL_SUCCESS) return code;
   if (const cl_int code = check_image(*queue, to, Access::device_only); code != CL_SUCCESS) return code;
+  if (to->parent.get() == from) return CL_INVALID_MEM_OBJECT;  // a view of that very buffer
   if (!origin || !region || !is_within(*to->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (overflows(offset, bytes_of(*to, triple(region)), from->size)) return CL_INVALID_VALUE;
   WaitList waits;

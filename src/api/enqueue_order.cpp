@@ -68,6 +68,7 @@ cl_int clEnqueueNativeKernel(cl_command_queue handle, void(CL_CALLBACK* function
   for (cl_uint next = 0; next < count; ++next) {
     const Memory* memory = live<Memory>(memories[next]);
     if (!memory || memory->type != CL_MEM_OBJECT_BUFFER) return CL_INVALID_MEM_OBJECT;
+    if (memory->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
     const auto* place = static_cast<const std::byte*>(places[next]);
     if (place < bytes || overflows(static_cast<std::size_t>(place - bytes), sizeof(void*), size)) return CL_INVALID_VALUE;
     ids.push_back(memory->id());

@@ -34,7 +34,6 @@ cl_int clReleaseEvent(cl_event handle) { return release_handle<Event>(handle, CL
 cl_int clWaitForEvents(cl_uint count, const cl_event* handles) {
   if (count == 0 || !handles) return CL_INVALID_VALUE;
   std::vector<Event*> events;
-  events.reserve(count);
   for (cl_uint next = 0; next < count; ++next) {
     Event* event = live<Event>(handles[next]);
     if (!event) return CL_INVALID_EVENT;

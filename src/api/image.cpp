@@ -50,14 +50,26 @@ bool has_zero_extent(const cl_image_desc& desc) {
   return extent[0] == 0 || extent[1] == 0 || extent[2] == 0;
 }
 
+// Pitches that hold a row and a slice, and don't overflow; OpenCL 3.0 §5.3.1.2.
+bool are_valid_pitches(const cl_image_desc& desc, std::size_t element) {
+  ImageFacts facts;
+  facts.desc = desc;
+  const Triple extent = facts.extent();
+  const bool array_1d = desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+  const bool has_slices = array_1d || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE3D;
+  const std::size_t tight_row = extent[0] * element;
+  const std::size_t row = desc.image_row_pitch != 0 ? desc.image_row_pitch : tight_row;
+  std::size_t tight_slice = 0;
+  if (row < tight_row || row % element != 0 || __builtin_mul_overflow(row, array_1d ? 1 : extent[1], &tight_slice)) return false;
+  if (!has_slices) return true;
+  const std::size_t slice = desc.image_slice_pitch != 0 ? desc.image_slice_pitch : tight_slice;
+  std::size_t all = 0;
+  return slice >= tight_slice && slice % row == 0 && !__builtin_mul_overflow(slice, array_1d ? extent[1] : extent[2], &all);
+}
+
 cl_int check_pitches(const cl_image_desc& desc, std::size_t element, const void* host_ptr, bool from_buffer) {
-  const std::size_t row = desc.image_row_pitch;
-  const std::size_t slice = desc.image_slice_pitch;
-  if (!host_ptr && !from_buffer && (row != 0 || slice != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
-  if (row != 0 && element != 0 && (row < desc.image_width * element || row % element != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
-  if (slice != 0 && row != 0 && desc.image_type == CL_MEM_OBJECT_IMAGE3D && (slice < row * desc.image_height || slice % row != 0)) {
-    return CL_INVALID_IMAGE_DESCRIPTOR;
-  }
+  if (!host_ptr && !from_buffer && (desc.image_row_pitch != 0 || desc.image_slice_pitch != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
+  if (!are_valid_pitches(desc, element)) return CL_INVALID_IMAGE_DESCRIPTOR;
   return desc.num_mip_levels != 0 || desc.num_samples != 0 ? CL_INVALID_IMAGE_DESCRIPTOR : CL_SUCCESS;
 }
 
@@ -161,6 +173,9 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
     return Failure{CL_INVALID_HOST_PTR};
   }
   if (const cl_int code = check_pitches(*desc, element, host_ptr, *parent != nullptr); code != CL_SUCCESS) return Failure{code};
+  if (*parent && !(*parent)->is_image() && layout_of(*desc, element, desc->image_row_pitch, 0).size > (*parent)->size) {
+    return Failure{CL_INVALID_IMAGE_SIZE};
+  }
 
   auto image = Ref<Memory>::adopt(slab<Memory>().create(*context, desc->image_type));
   image->flags = flags & kDeviceAccess ? flags : flags | CL_MEM_READ_WRITE;
@@ -192,6 +207,12 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
   return reinterpret_cast<cl_mem>(image.hand_out());
 }
 
+// Before there were descriptors, a pitch that doesn't fit was a wrong size.
+Result<cl_mem> as_in_1_0(Result<cl_mem> image) {
+  if (!image && image.error() == CL_INVALID_IMAGE_DESCRIPTOR) return Failure{CL_INVALID_IMAGE_SIZE};
+  return image;
+}
+
 }  // namespace
 
 Result<cl_mem> clCreateImage(cl_context handle, cl_mem_flags flags, const cl_image_format* format, const cl_image_desc* desc, void* host_ptr) {
@@ -210,8 +231,7 @@ Result<cl_mem> clCreateImage2D(cl_context handle, cl_mem_flags flags, const cl_i
   desc.image_width = width;
   desc.image_height = height;
   desc.image_row_pitch = row_pitch;
-  if (!host_ptr && row_pitch != 0) return Failure{CL_INVALID_IMAGE_SIZE};
-  return create_image(handle, nullptr, flags, format, &desc, host_ptr);
+  return as_in_1_0(create_image(handle, nullptr, flags, format, &desc, host_ptr));
 }
 
 Result<cl_mem> clCreateImage3D(cl_context handle, cl_mem_flags flags, const cl_image_format* format, std::size_t width,
@@ -223,8 +243,7 @@ Result<cl_mem> clCreateImage3D(cl_context handle, cl_mem_flags flags, const cl_i
   desc.image_depth = depth;
   desc.image_row_pitch = row_pitch;
   desc.image_slice_pitch = slice_pitch;
-  if (!host_ptr && (row_pitch != 0 || slice_pitch != 0)) return Failure{CL_INVALID_IMAGE_SIZE};
-  return create_image(handle, nullptr, flags, format, &desc, host_ptr);
+  return as_in_1_0(create_image(handle, nullptr, flags, format, &desc, host_ptr));
 }
 
 cl_int clGetSupportedImageFormats(cl_context handle, cl_mem_flags flags, cl_mem_object_type type, cl_uint entries,

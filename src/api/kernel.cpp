@@ -49,6 +49,11 @@ Result<Ref<Kernel>> make_kernel(Program& program, const std::string& name) {
   return kernel;
 }
 
+bool may_access(const Memory& image, cl_kernel_arg_access_qualifier access) {
+  if (access == CL_KERNEL_ARG_ACCESS_READ_ONLY) return !(image.flags & CL_MEM_WRITE_ONLY);
+  return access != CL_KERNEL_ARG_ACCESS_WRITE_ONLY || !(image.flags & CL_MEM_READ_ONLY);
+}
+
 // An argument that the compiler described as an object, or that may be one: types that tell nothing are decided by the
 // table of live objects.
 cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t size, const void* value) {
@@ -61,6 +66,7 @@ cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t 
   if (sampler) {
     const Sampler* object = handle ? live<Sampler>(handle) : nullptr;
     if (!object) return value ? CL_INVALID_SAMPLER : CL_INVALID_ARG_VALUE;
+    if (object->context.get() != kernel.program->context.get()) return CL_INVALID_CONTEXT;
     id = object->id();
   } else if (handle) {
     const Memory* object = live<Memory>(handle);
@@ -68,6 +74,8 @@ cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t 
     if (object->is_image() != (kind == ArgumentKind::image) && kind != ArgumentKind::unknown) {
       return kind == ArgumentKind::image || object->type != CL_MEM_OBJECT_IMAGE1D_BUFFER ? CL_INVALID_MEM_OBJECT : CL_INVALID_ARG_VALUE;
     }
+    if (object->context.get() != kernel.program->context.get()) return CL_INVALID_CONTEXT;
+    if (object->is_image() && !may_access(*object, kernel.facts->arguments[index].access)) return CL_INVALID_ARG_VALUE;
     id = object->id();
   } else if (kind == ArgumentKind::image) {
     return CL_INVALID_ARG_VALUE;
@@ -81,18 +89,28 @@ cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t 
   return CL_SUCCESS;
 }
 
+std::size_t local_size_of(const Kernel& kernel) {
+  std::size_t total = 0;
+  for (const Argument& argument : kernel.arguments) {
+    if (argument.holds == Argument::Holds::local && __builtin_add_overflow(total, argument.local_size, &total)) return SIZE_MAX;
+  }
+  return total;
+}
+
 cl_int set_local(Kernel& kernel, cl_uint index, std::size_t size) {
   if (size == 0) return CL_INVALID_ARG_SIZE;
   Argument& argument = kernel.arguments[index];
   if (argument.holds == Argument::Holds::local && argument.local_size == size) return CL_SUCCESS;
   if (argument.holds == Argument::Holds::nothing) --kernel.unset;
   argument.holds = Argument::Holds::local;
+  argument.object = {};
   argument.local_size = size;
   argument.stamp = kernel.next_stamp++;
+  kernel.local_size = local_size_of(kernel);
   return CL_SUCCESS;
 }
 
-cl_int set_value(Kernel& kernel, cl_uint index, std::size_t size, const void* value) {
+[[gnu::noinline]] cl_int set_value(Kernel& kernel, cl_uint index, std::size_t size, const void* value) {
   Argument& argument = kernel.arguments[index];
   if (argument.holds == Argument::Holds::value && argument.value.equals(value, size)) return CL_SUCCESS;
   // Only the compiler knows the size of a structure; it is asked once per argument.
@@ -104,21 +122,29 @@ cl_int set_value(Kernel& kernel, cl_uint index, std::size_t size, const void* va
   }
   if (argument.holds == Argument::Holds::nothing) --kernel.unset;
   argument.holds = Argument::Holds::value;
+  argument.object = {};
   argument.value.assign(value, size);
   argument.stamp = kernel.next_stamp++;
   return CL_SUCCESS;
+}
+
+[[gnu::noinline]] const LaunchLimits& fetch_limits(Kernel& kernel, const Device& device) {
+  LaunchLimits limits;
+  const auto& size = group_fact(kernel, device, CL_KERNEL_WORK_GROUP_SIZE);
+  limits.group_size = size ? from_bytes<std::size_t>(*size) : device.limits.max_group_size;
+  const auto& required = group_fact(kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
+  if (required) limits.required = from_bytes<std::array<std::size_t, 3>>(*required);
+  const auto& in_code = group_fact(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE);
+  const cl_ulong taken = in_code ? from_bytes<cl_ulong>(*in_code) : 0;
+  limits.local_size = device.limits.local_memory - std::min(device.limits.local_memory, taken);
+  return kernel.launch_limits.emplace_back(&device, limits).second;
 }
 
 const LaunchLimits& limits_for(Kernel& kernel, const Device& device) {
   for (const auto& [of, limits] : kernel.launch_limits) {
     if (of == &device) return limits;
   }
-  LaunchLimits limits;
-  const auto& size = group_fact(kernel, device, CL_KERNEL_WORK_GROUP_SIZE);
-  limits.group_size = size ? from_bytes<std::size_t>(*size) : device.limits.max_group_size;
-  const auto& required = group_fact(kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
-  if (required) limits.required = from_bytes<std::array<std::size_t, 3>>(*required);
-  return kernel.launch_limits.emplace_back(&device, limits).second;
+  return fetch_limits(kernel, device);
 }
 
 // OpenCL 3.0 §5.10, "clEnqueueNDRangeKernel".
@@ -143,19 +169,22 @@ cl_int check_sizes(const Device& device, const LaunchLimits& kernel, cl_uint dim
   return local && group > kernel.group_size ? CL_INVALID_WORK_GROUP_SIZE : CL_SUCCESS;
 }
 
-// What the arguments name must still be there: a kernel doesn't keep it alive.
-bool are_arguments_alive(const Kernel& kernel) {
+// What the arguments name must still be there: a kernel doesn't keep it alive. What is bound may be written.
+bool touch_arguments(const Kernel& kernel) {
   for (const Argument& argument : kernel.arguments) {
+    if (!argument.object) continue;
     if (argument.holds == Argument::Holds::memory) {
-      if (argument.object && !slab<Memory>().find(argument.object)) return false;
-    } else if (argument.holds == Argument::Holds::sampler && !slab<Sampler>().find(argument.object)) {
+      Memory* memory = slab<Memory>().find(argument.object);
+      if (!memory) return false;
+      memory->touch();
+    } else if (!slab<Sampler>().find(argument.object)) {
       return false;
     }
   }
   return true;
 }
 
-cl_int launch(cl_command_queue queue_handle, cl_kernel handle, cl_uint dimensions, const std::size_t* offset, const std::size_t* global,
+[[gnu::always_inline]] inline cl_int launch(cl_command_queue queue_handle, cl_kernel handle, cl_uint dimensions, const std::size_t* offset, const std::size_t* global,
               const std::size_t* local, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out, cl_command_type type) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
@@ -164,7 +193,9 @@ cl_int launch(cl_command_queue queue_handle, cl_kernel handle, cl_uint dimension
   if (kernel->program->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
   const LaunchLimits& limits = limits_for(*kernel, *queue->device);
   if (const cl_int code = check_sizes(*queue->device, limits, dimensions, offset, global, local); code != CL_SUCCESS) return code;
-  if (kernel->unset != 0 || !are_arguments_alive(*kernel)) return CL_INVALID_KERNEL_ARGS;
+  // Not all drivers check this. (An argument that was local and is not any more may still be counted.)
+  if (kernel->local_size > limits.local_size && local_size_of(*kernel) > limits.local_size) return CL_OUT_OF_RESOURCES;
+  if (kernel->unset != 0 || !touch_arguments(*kernel)) return CL_INVALID_KERNEL_ARGS;
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::Launch{kernel->id(), kernel->arguments, dimensions, offset, global, local},
@@ -213,6 +244,7 @@ Result<cl_kernel> clCloneKernel(cl_kernel handle) {
   kernel->created = true;
   kernel->arguments = source->arguments;
   kernel->unset = source->unset;
+  kernel->local_size = source->local_size;
   kernel->next_stamp = source->next_stamp;
   return reinterpret_cast<cl_kernel>(kernel.hand_out());
 }
@@ -230,7 +262,14 @@ cl_int clSetKernelArg(cl_kernel handle, cl_uint index, std::size_t size, const v
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   if (index >= kernel->arguments.size()) return CL_INVALID_ARG_INDEX;
-  const ArgumentKind kind = kernel->facts->arguments[index].kind;
+  Argument& argument = kernel->arguments[index];
+  // The commonest case by far: a value of the size that it had before. The vendor has accepted that size.
+  if (argument.holds == Argument::Holds::value && argument.kind == ArgumentKind::value && value) {
+    const auto done = argument.value.assign_quickly(value, size);
+    if (done == ArgumentValue::Quick::changed) argument.stamp = kernel->next_stamp++;
+    if (done != ArgumentValue::Quick::no) return CL_SUCCESS;
+  }
+  const ArgumentKind kind = argument.kind;
   switch (kind) {
     case ArgumentKind::value:
       return value ? set_value(*kernel, index, size, value) : CL_INVALID_ARG_VALUE;
@@ -326,6 +365,7 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device_handle, cl
   if (!kernel) return CL_INVALID_KERNEL;
   const auto device = device_meant(*kernel, device_handle);
   if (!device) return device.error();
+  if (query > 0xFFFF) return CL_INVALID_VALUE;  // no query has such a name, and facts are kept by 16 bits of it
   const Room room{size, value, size_ret};
   const auto& fact = group_fact(*kernel, **device, query);
   if (query != CL_KERNEL_LOCAL_MEM_SIZE || !fact) return answer(room, fact);
@@ -344,7 +384,8 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_
   if (!device) return device.error();
   if ((*device)->limits.version_major * 10 + (*device)->limits.version_minor < 21) return CL_INVALID_OPERATION;
   if (input_size != 0 && !input) return CL_INVALID_VALUE;
-  const std::size_t room = value ? size : 0;
+  // No answer is longer than one size per dimension.
+  const std::size_t room = value ? std::min(size, 3 * sizeof(std::size_t)) : 0;
   return answer(Room{size, value, size_ret},
                 executor_of(*kernel->program->context)
                     .kernel_sub_group_info(kernel->id(), (*device)->id(), query, {static_cast<const std::byte*>(input), input_size}, room));

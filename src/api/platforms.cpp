@@ -106,6 +106,7 @@ void fill_limits(Device& device) {
   limits.max_group_size = get(CL_DEVICE_MAX_WORK_GROUP_SIZE, std::size_t{1});
   limits.max_allocation = get(CL_DEVICE_MAX_MEM_ALLOC_SIZE, cl_ulong{0});
   limits.global_memory = get(CL_DEVICE_GLOBAL_MEM_SIZE, cl_ulong{0});
+  limits.local_memory = get(CL_DEVICE_LOCAL_MEM_SIZE, cl_ulong{0});
   limits.base_align_bytes = get(CL_DEVICE_MEM_BASE_ADDR_ALIGN, cl_uint{1024}) / 8;
   limits.image2d_max = {get(CL_DEVICE_IMAGE2D_MAX_WIDTH, std::size_t{0}), get(CL_DEVICE_IMAGE2D_MAX_HEIGHT, std::size_t{0})};
   limits.image3d_max = {get(CL_DEVICE_IMAGE3D_MAX_WIDTH, std::size_t{0}), get(CL_DEVICE_IMAGE3D_MAX_HEIGHT, std::size_t{0}),

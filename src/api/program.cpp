@@ -268,9 +268,6 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t si
     }
     case CL_PROGRAM_BINARIES:
       return answer_binaries(room, *program);
-    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
-    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
-      return answer(room, cl_bool{CL_FALSE});
     default:
       break;
   }
@@ -284,6 +281,9 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t si
       return program->executable ? answer(room, program->kernel_names.size()) : CL_INVALID_PROGRAM_EXECUTABLE;
     case CL_PROGRAM_KERNEL_NAMES:
       return program->executable ? answer(room, joined(program->kernel_names)) : CL_INVALID_PROGRAM_EXECUTABLE;
+    case CL_PROGRAM_SCOPE_GLOBAL_CTORS_PRESENT:
+    case CL_PROGRAM_SCOPE_GLOBAL_DTORS_PRESENT:
+      return program->executable ? answer(room, cl_bool{CL_FALSE}) : CL_INVALID_PROGRAM_EXECUTABLE;
     default:
       return CL_INVALID_VALUE;
   }

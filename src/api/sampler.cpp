@@ -8,8 +8,8 @@
 namespace grus::api {
 namespace {
 
-bool is_addressing(cl_addressing_mode mode) { return mode >= CL_ADDRESS_NONE && mode <= CL_ADDRESS_MIRRORED_REPEAT; }
-bool is_filter(cl_filter_mode mode) { return mode == CL_FILTER_NEAREST || mode == CL_FILTER_LINEAR; }
+bool is_addressing(cl_sampler_properties mode) { return mode >= CL_ADDRESS_NONE && mode <= CL_ADDRESS_MIRRORED_REPEAT; }
+bool is_filter(cl_sampler_properties mode) { return mode == CL_FILTER_NEAREST || mode == CL_FILTER_LINEAR; }
 
 Result<cl_sampler> create(Context& context, cl_bool normalized, cl_addressing_mode addressing, cl_filter_mode filter,
                           std::vector<cl_sampler_properties> properties) {
@@ -53,12 +53,12 @@ Result<cl_sampler> clCreateSamplerWithProperties(cl_context handle, const cl_sam
         normalized = static_cast<cl_bool>(end[1]);
         break;
       case CL_SAMPLER_ADDRESSING_MODE:
+        if (!is_addressing(end[1])) return Failure{CL_INVALID_VALUE};
         addressing = static_cast<cl_addressing_mode>(end[1]);
-        if (!is_addressing(addressing)) return Failure{CL_INVALID_VALUE};
         break;
       case CL_SAMPLER_FILTER_MODE:
+        if (!is_filter(end[1])) return Failure{CL_INVALID_VALUE};
         filter = static_cast<cl_filter_mode>(end[1]);
-        if (!is_filter(filter)) return Failure{CL_INVALID_VALUE};
         break;
       default:
         return Failure{CL_INVALID_VALUE};

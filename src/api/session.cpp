@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
@@ -21,19 +23,23 @@ namespace {
 
 std::atomic<bool> g_started{false};
 std::atomic<bool> g_lost_by_fork{false};
+std::array<std::uint64_t, kMostCalls> g_parents_calls{};  // in a forked child: made before the fork
 
 // What the program did, as one line of JSON, for `grus run --report` and --objects.
 void write_report(const char* path) {
   std::string calls;
   const auto counts = g_gate.calls();
   for (std::size_t call = 0; call < static_cast<std::size_t>(Call::kCount); ++call) {
-    if (counts[call] == 0) continue;
-    calls += fmt::format("{}\"{}\":{}", calls.empty() ? "" : ",", kCallNames[call], counts[call]);
+    const std::uint64_t count = counts[call] - g_parents_calls[call];
+    if (count == 0) continue;
+    calls += fmt::format("{}\"{}\":{}", calls.empty() ? "" : ",", kCallNames[call], count);
   }
   if (calls.empty()) return;
   std::string objects;
   const auto add = [&](const char* name, auto& of) {
-    objects += fmt::format("{}\"{}\":{{\"created\":{},\"live\":{}}}", objects.empty() ? "" : ",", name, of.created_count(), of.live_count());
+    const bool own = !g_lost_by_fork;  // else they are the parent's: without drivers nothing can be created
+    objects += fmt::format("{}\"{}\":{{\"created\":{},\"live\":{}}}", objects.empty() ? "" : ",", name, own ? of.created_count() : 0,
+                           own ? of.live_count() : 0);
   };
   add("context", slab<Context>());
   add("queue", slab<Queue>());
@@ -66,6 +72,7 @@ void after_fork_in_child() {
   g_gate.forget_other_threads();
   HoldBack::instance().forget_all();
   callbacks::forget_all();
+  g_parents_calls = g_gate.calls();
   if (g_started) g_lost_by_fork = true;
 }
 

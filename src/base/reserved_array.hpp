@@ -16,34 +16,32 @@ inline constexpr std::uint32_t kMaxSlots = 1U << 24;
 template <typename T, std::size_t kStride = sizeof(T)>
 class ReservedArray {
  public:
-  ReservedArray() {
-    // Where the address space is limited (ulimit -v), fewer slots are better than none.
-    for (capacity_ = kMaxSlots; capacity_ >= 1024; capacity_ /= 4) {
-      void* memory = mmap(nullptr, kStride * capacity_, PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-      if (memory != MAP_FAILED) {
-        base_ = static_cast<std::byte*>(memory);
-        return;
-      }
-    }
-    capacity_ = 0;
-  }
+  constexpr ReservedArray() = default;
   ReservedArray(const ReservedArray&) = delete;
   ReservedArray& operator=(const ReservedArray&) = delete;
 
-  T* at(std::uint32_t slot) const { return reinterpret_cast<T*>(base_ + slot * kStride); }
-  std::uint32_t capacity() const { return capacity_; }
+  // Has no slots before this. Where the address space is limited (ulimit -v), fewer are better than none.
+  void reserve() {
+    for (std::size_t slots = kMaxSlots; slots >= 1024; slots /= 4) {
+      void* memory = mmap(nullptr, kStride * slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      if (memory == MAP_FAILED) continue;
+      base_ = reinterpret_cast<std::uintptr_t>(memory);
+      bytes_ = kStride * slots;
+      return;
+    }
+  }
 
-  // Which slot a pointer is the start of; capacity() if none.
-  std::uint32_t slot_of(const void* pointer) const {
-    const auto offset = reinterpret_cast<std::uintptr_t>(pointer) - reinterpret_cast<std::uintptr_t>(base_);
-    if (offset >= kStride * capacity_ || offset % kStride != 0) return capacity_;
-    return static_cast<std::uint32_t>(offset / kStride);
+  T* at(std::uint32_t slot) const { return reinterpret_cast<T*>(base_ + slot * kStride); }
+  std::uint32_t capacity() const { return static_cast<std::uint32_t>(bytes_ / kStride); }
+  // Whether a pointer is the start of a slot.
+  bool has(const void* pointer) const {
+    const std::uintptr_t offset = reinterpret_cast<std::uintptr_t>(pointer) - base_;
+    return offset < bytes_ && offset % kStride == 0;
   }
 
  private:
-  std::byte* base_ = nullptr;
-  std::size_t capacity_ = 0;
+  std::uintptr_t base_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 }  // namespace grus

@@ -17,7 +17,6 @@ struct HeldAs final : Held {
   std::vector<Ref<Memory>> memories;
   Ref<Kernel> kernel;
   std::vector<Ref<Sampler>> samplers;
-  std::shared_ptr<void> keep_alive;
 
   explicit HeldAs(const Command& command_) : command{command_} {
     command.keep(storage);
@@ -29,7 +28,10 @@ struct HeldAs final : Held {
       }
     }
   }
-  cl_int submit(Executor& executor, const Placement& placement) override { return executor.submit(command, placement); }
+  cl_int submit(Executor& executor, const Placement& placement) override {
+    for (const auto& memory : memories) memory->touch();
+    return executor.submit(command, placement);
+  }
 };
 
 // What an enqueue call says besides the command itself.
@@ -40,7 +42,6 @@ struct Enqueue {
   cl_command_type type = 0;
   Blocking blocking = Blocking::no;
   Order order = Order::plain;
-  std::shared_ptr<void> keep_alive = nullptr;  // until the command is done, if it is held back
 };
 
 // Waits for events, wherever they are; the caller is inside the gate and comes back into it.
@@ -51,7 +52,6 @@ cl_int hold_back(const Command& command, const Enqueue& how) {
   auto held = std::make_unique<HeldAs<Command>>(command);
   held->queue = Ref{&how.queue};
   held->order = how.order;
-  held->keep_alive = how.keep_alive;
   for (Event* event : how.waits) held->waits.emplace_back(event);
   const auto event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
   held->event = event;
@@ -66,37 +66,49 @@ cl_int hold_back(const Command& command, const Enqueue& how) {
 }
 
 template <typename Command>
-cl_int enqueue(const Command& command, const Enqueue& how) {
-  if (HoldBack::instance().must_hold(how.queue, how.waits, how.order)) [[unlikely]] return hold_back(command, how);
+cl_int submit(const Command& command, const Enqueue& how, const Placement& placement);
 
-  Placement placement{.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking};
-  std::vector<ObjectId> waits;
-  if (!how.waits.empty()) {
-    waits.reserve(how.waits.size());
-    for (const Event* event : how.waits) {
-      if (event->place() == Event::Place::below) waits.push_back(event->id());
-    }
-    placement.waits = waits;
+// A command that waits for others, or has an event.
+template <typename Command>
+[[gnu::noinline]] cl_int submit_in_full(const Command& command, const Enqueue& how, Placement placement) {
+  ObjectId few[8];
+  std::vector<ObjectId> many;
+  if (how.waits.size() > std::size(few)) many.resize(how.waits.size());
+  ObjectId* const waits = many.empty() ? few : many.data();
+  std::size_t count = 0;
+  for (const Event* event : how.waits) {
+    if (event->place() == Event::Place::below) waits[count++] = event->id();
   }
+  placement.waits = {waits, count};
   Ref<Event> event;
   if (how.event_out) {
     event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
     placement.event = event->id();
   }
-  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
-  cl_int code;
-  if (how.blocking == Blocking::yes) {
-    const Gate::Leave leave{Gate::Place::working};
-    code = executor_of(how.queue).submit(command, placement);
-  } else {
-    code = executor_of(how.queue).submit(command, placement);
-  }
-  if (code != CL_SUCCESS) return code;
-  if (event) {
+  const cl_int code = submit(command, how, placement);
+  if (code == CL_SUCCESS && event) {
     event->set_below();
     *how.event_out = reinterpret_cast<cl_event>(event.hand_out());
   }
-  return CL_SUCCESS;
+  return code;
+}
+
+// A call that blocks does so outside the gate.
+template <typename Command>
+[[gnu::always_inline]] inline cl_int submit(const Command& command, const Enqueue& how, const Placement& placement) {
+  Executor& executor = executor_of(how.queue);
+  if (how.blocking == Blocking::no) return executor.submit(command, placement);
+  const Gate::Leave leave{Gate::Place::working};
+  return executor.submit(command, placement);
+}
+
+template <typename Command>
+[[gnu::always_inline]] inline cl_int enqueue(const Command& command, const Enqueue& how) {
+  if (HoldBack::must_hold(how.queue, how.waits, how.order)) [[unlikely]] return hold_back(command, how);
+  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
+  const Placement placement{.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking};
+  if (!how.waits.empty() || how.event_out) return submit_in_full(command, how, placement);
+  return submit(command, how, placement);
 }
 
 }  // namespace grus

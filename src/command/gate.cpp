@@ -23,9 +23,10 @@ void wait_until(Done done) {
 
 }  // namespace
 
-thread_local Gate::Thread* Gate::t_thread = nullptr;
+constinit thread_local Gate::Thread* Gate::t_thread = nullptr;
 
 constinit Gate g_gate;
+constinit std::atomic<std::uint32_t> Gate::g_state{Gate::kFence};
 
 Gate::Thread* Gate::register_thread() {
   // A record is given back when its thread ends, for the next thread.
@@ -41,7 +42,7 @@ Gate::Thread* Gate::register_thread() {
   }();
   static std::once_flag registered;
   std::call_once(registered, [this] {
-    if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) state_.fetch_and(~kFence);
+    if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) g_state.fetch_and(~kFence);
   });
   Thread* thread = nullptr;
   for (Thread* record = threads_.load(std::memory_order_acquire); record; record = record->next) {
@@ -65,20 +66,20 @@ Gate::Thread* Gate::register_thread() {
 
 void Gate::pass_slowly(Thread* thread) {
   for (;;) {
-    const std::uint32_t state = state_.load(std::memory_order_seq_cst);
+    const std::uint32_t state = g_state.load(std::memory_order_seq_cst);
     if (!(state & kClosed)) {
       if (!(state & kFence)) return;
       std::atomic_thread_fence(std::memory_order_seq_cst);
-      if (!(state_.load(std::memory_order_seq_cst) & kClosed)) return;
+      if (!(g_state.load(std::memory_order_seq_cst) & kClosed)) return;
     }
     thread->place.store(Place::outside, std::memory_order_release);
-    state_.wait(state | kClosed, std::memory_order_acquire);
+    g_state.wait(state | kClosed, std::memory_order_acquire);
     thread->place.store(Place::inside, std::memory_order_seq_cst);
   }
 }
 
 void Gate::order_against_those_entering() const {
-  if (state_.load(std::memory_order_relaxed) & kFence) {
+  if (g_state.load(std::memory_order_relaxed) & kFence) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
   } else {
     membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -86,7 +87,7 @@ void Gate::order_against_those_entering() const {
 }
 
 Gate::Closed::Closed(Gate& gate) : gate_{gate}, closing_{gate.closing_} {
-  gate_.state_.fetch_or(kClosed, std::memory_order_seq_cst);
+  Gate::g_state.fetch_or(kClosed, std::memory_order_seq_cst);
   gate_.order_against_those_entering();
   for (Thread* thread = gate_.threads_.load(std::memory_order_acquire); thread; thread = thread->next) {
     wait_until([&] { return thread->place.load(std::memory_order_acquire) != Place::inside; });
@@ -94,18 +95,14 @@ Gate::Closed::Closed(Gate& gate) : gate_{gate}, closing_{gate.closing_} {
 }
 
 Gate::Closed::~Closed() {
-  gate_.state_.fetch_and(~kClosed, std::memory_order_release);
-  gate_.state_.notify_all();
+  Gate::g_state.fetch_and(~kClosed, std::memory_order_release);
+  Gate::g_state.notify_all();
 }
 
 void Gate::wait_for_those_inside() {
   order_against_those_entering();
   for (Thread* thread = threads_.load(std::memory_order_acquire); thread; thread = thread->next) {
-    const std::uint32_t visit = thread->visits.load(std::memory_order_relaxed);
-    wait_until([&] {
-      return thread->place.load(std::memory_order_acquire) != Place::inside ||
-             thread->visits.load(std::memory_order_acquire) != visit;
-    });
+    wait_until([&] { return thread->place.load(std::memory_order_acquire) != Place::inside; });
   }
 }
 
@@ -136,8 +133,8 @@ void Gate::forget_other_threads() {
     thread->place.store(Place::outside, std::memory_order_relaxed);
     thread->used.store(false, std::memory_order_relaxed);
   }
-  if (!(state_.load(std::memory_order_relaxed) & kFence)) membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
-  state_.fetch_and(~kClosed, std::memory_order_relaxed);
+  if (!(g_state.load(std::memory_order_relaxed) & kFence)) membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+  g_state.fetch_and(~kClosed, std::memory_order_relaxed);
 }
 
 }  // namespace grus

@@ -28,7 +28,6 @@ class Gate {
     std::atomic<Place> place{Place::outside};
     std::atomic<bool> used{true};
     std::uint32_t depth = 0;  // the gate is re-entrant
-    std::atomic<std::uint32_t> visits{0};  // how often it came in
     Thread* next = nullptr;
     std::array<std::atomic<std::uint64_t>, kMostCalls> calls{};
   };
@@ -44,6 +43,22 @@ class Gate {
    private:
     Thread* thread_;
   };
+
+  // The same in two halves, for the path of a call: nothing is kept from one to the other. If the first says no, the
+  // call goes through an Entry.
+  static bool enter_quickly(Call call) {
+    Thread* thread = t_thread;
+    if (!thread || thread->place.load(std::memory_order_relaxed) != Place::outside) [[unlikely]] return false;
+    thread->place.store(Place::inside, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer's membarrier does the rest
+    if (g_state.load(std::memory_order_acquire) != 0) [[unlikely]] {
+      thread->place.store(Place::outside, std::memory_order_release);
+      return false;
+    }
+    count(*thread, call);
+    return true;
+  }
+  static void leave_quickly() { t_thread->place.store(Place::outside, std::memory_order_release); }
 
   // Lets the calling thread, which is inside, wait outside; it comes back in when this ends.
   class Leave {
@@ -85,23 +100,26 @@ class Gate {
   static constexpr std::uint32_t kFence = 2;  // no membarrier here: whoever enters pays too
 
   Thread* register_thread();
+  static void count(Thread& thread, Call call) {
+    auto& calls = thread.calls[static_cast<std::size_t>(call)];
+    calls.store(calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   void pass(Thread* thread);
   void pass_slowly(Thread* thread);
   void order_against_those_entering() const;
 
   // What a thread looks at on its way in; 0 is the common case, once the first thread has registered with membarrier.
-  std::atomic<std::uint32_t> state_{kFence};
+  static constinit std::atomic<std::uint32_t> g_state;
   std::mutex closing_;  // one closer at a time
   std::atomic<Thread*> threads_{nullptr};
 
-  static thread_local Thread* t_thread __attribute__((tls_model("initial-exec")));
+  static constinit thread_local Thread* t_thread __attribute__((tls_model("initial-exec")));
 };
 
 inline void Gate::pass(Thread* thread) {
-  thread->visits.store(thread->visits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   thread->place.store(Place::inside, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer's membarrier does the rest
-  if (state_.load(std::memory_order_acquire) != 0) [[unlikely]] pass_slowly(thread);
+  if (g_state.load(std::memory_order_acquire) != 0) [[unlikely]] pass_slowly(thread);
 }
 
 extern Gate g_gate;  // has no destructor: threads may be inside at exit
@@ -109,8 +127,7 @@ extern Gate g_gate;  // has no destructor: threads may be inside at exit
 inline Gate::Entry::Entry(Call call) : thread_{t_thread} {
   if (!thread_) [[unlikely]] thread_ = g_gate.register_thread();
   if (thread_->depth++ == 0) g_gate.pass(thread_);
-  auto& count = thread_->calls[static_cast<std::size_t>(call)];
-  count.store(count.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  count(*thread_, call);
 }
 
 inline Gate::Entry::~Entry() {

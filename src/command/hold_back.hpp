@@ -40,10 +40,10 @@ class HoldBack {
   static HoldBack& instance();
 
   // Whether a command must be held back. In the common case nothing is held anywhere and all it waits for is below.
-  bool must_hold(const Queue& queue, Waits waits, Order order) {
-    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]] return must_hold_now(queue, waits, order);
+  static bool must_hold(const Queue& queue, Waits waits, Order order) {
+    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]] return instance().must_hold_now(queue, waits, order);
     for (const Event* event : waits) {
-      if (event->place() != Event::Place::below) [[unlikely]] return must_hold_now(queue, waits, order);
+      if (event->place() != Event::Place::below) [[unlikely]] return instance().must_hold_now(queue, waits, order);
     }
     return false;
   }
@@ -90,7 +90,8 @@ class HoldBack {
   std::vector<Queue*> queues_with_held_;  // the held commands keep them alive
   std::uint64_t next_number_ = 1;
   std::uint32_t everything_ = 0;
-  std::atomic<std::uint32_t> any_{0};     // held commands, and 1 for each who holds everything
+  // Held commands, and 1 for each who holds everything. Static, so that the path of a call needs no instance.
+  static inline constinit std::atomic<std::uint32_t> any_{0};
   std::atomic<std::uint64_t> held_so_far_{0};
 };
 

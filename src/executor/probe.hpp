@@ -6,7 +6,13 @@
 
 namespace grus {
 
-// Empty if the library loads; otherwise what happened.
-std::string probe_library(const std::string& library);
+// Any build of Grus exports this; it tells Grus apart from the drivers that it is to load.
+inline constexpr const char* kGrusMark = "grus_icd_mark";
+
+struct Probed {
+  enum class Kind { loads, is_grus, misbehaves } kind = Kind::loads;
+  std::string problem;  // what happened, if it misbehaves
+};
+Probed probe_library(const std::string& library);
 
 }  // namespace grus

@@ -17,17 +17,17 @@ std::set<std::string> mapped_libraries() {
   return libraries;
 }
 
-std::set<int> open_device_files() {
-  std::set<int> descriptors;
+DeviceFiles open_device_files() {
+  DeviceFiles files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator{"/proc/self/fd", error}) {
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
     if (!gone && (target.starts_with("/dev/nvidia") || target.starts_with("/dev/dri/") || target == "/dev/kfd")) {
-      descriptors.insert(std::stoi(entry.path().filename().string()));
+      files[std::stoi(entry.path().filename().string())] = target;
     }
   }
-  return descriptors;
+  return files;
 }
 
 int thread_count() {

@@ -1,12 +1,15 @@
 #include "executor/vendor.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <climits>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
+#include <set>
 
 #include "base/log.hpp"
 #include "executor/probe.hpp"
@@ -19,85 +22,157 @@ namespace {
 constexpr const char* kSystemFolder = "/etc/OpenCL/vendors";
 constexpr const char* kHiddenSuffix = ".grus";  // what `grus enable` appends to the ICD files that Grus mirrors
 
+// Empty if there is none: the file may be anything.
 std::string library_named_in(const fs::path& icd_file) {
+  std::error_code error;
+  if (!fs::is_regular_file(icd_file, error)) return {};
+  std::string line(PATH_MAX, '\0');
   std::ifstream file{icd_file};
-  std::string library;
-  std::getline(file, library);
-  const auto end = library.find_last_not_of(" \t\r\n");
-  return end == std::string::npos ? std::string{} : library.substr(0, end + 1);
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  line.resize(line.find_last_not_of(" \t\r") + 1);
+  const bool is_text = std::none_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
+  return is_text ? line : std::string{};
 }
 
 bool is_icd_file(const fs::path& path) {
   return path.extension() == ".icd" || (path.extension() == kHiddenSuffix && path.stem().extension() == ".icd");
 }
 
-// Any build of Grus exports this; it tells Grus apart from the drivers that it is to load.
-constexpr const char* kGrusMark = "grus_icd_mark";
+std::vector<fs::path> icd_files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator{folder, error}) {
+    if (is_icd_file(entry.path())) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Grus itself, perhaps installed beside the vendors: already loaded, and never to be mirrored.
+bool is_loaded_grus(const std::string& library) {
+  void* loaded = library.empty() ? nullptr : dlopen(library.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD);
+  if (!loaded) return false;
+  const bool is_grus = dlsym(loaded, kGrusMark) != nullptr;
+  dlclose(loaded);
+  return is_grus;
+}
+
+// A driver that two files name is one driver: an upgrade brings back a file that `grus enable` has hidden.
+std::vector<VendorLibrary> libraries_named_in(const std::vector<fs::path>& files) {
+  std::vector<VendorLibrary> found;
+  std::set<std::string> known;
+  for (const fs::path& file : files) {
+    const std::string library = library_named_in(file);
+    std::error_code error;
+    const bool is_path = library.find('/') != std::string::npos;
+    const std::string real = is_path ? fs::weakly_canonical(library, error).string() : library;
+    if (!library.empty() && !known.insert(real.empty() ? library : real).second) continue;
+    found.push_back({library, file});
+  }
+  return found;
+}
+
+bool names_only_grus(const std::vector<VendorLibrary>& libraries) {
+  return !libraries.empty() && std::all_of(libraries.begin(), libraries.end(),
+                                           [](const VendorLibrary& named) { return is_loaded_grus(named.library); });
+}
+
+// Whether a library is of those that work with such a device.
+bool may_use(const std::string& library, const std::string& device_file) {
+  constexpr std::array<std::array<std::string_view, 2>, 4> kUsers{
+      {{"/dev/nvidia", "nvidia"}, {"/dev/nvidia", "libcuda.so"}, {"/dev/dri/", "libdrm"}, {"/dev/kfd", "libhsa"}}};
+  const std::string name = fs::path{library}.filename().string();
+  return std::any_of(kUsers.begin(), kUsers.end(), [&](const auto& pair) {
+    return device_file.starts_with(pair[0]) && name.find(pair[1]) != std::string::npos;
+  });
+}
+
+// Drivers load more libraries of their own and leave them behind: NVIDIA's leaves libcuda.so and its compilers. The one
+// reference that the driver took to each is dropped; what somebody else uses stays.
+void drop_leftovers(const std::set<std::string>& before, const fs::path& folder) {
+  std::set<std::string> tried = before;
+  for (const std::string& library : mapped_libraries()) {
+    if (fs::path{library}.parent_path() != folder || !tried.insert(library).second) continue;
+    void* handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle) continue;  // gone with one that used it
+    dlclose(handle);        // the reference just taken
+    dlclose(handle);        // the driver's
+  }
+}
+
+// Where an ICD loader was told to look: a folder, an ICD file, or the name of one in the system's folder.
+fs::path loaders_path(const char* value) {
+  std::error_code error;
+  const fs::path path{value};
+  return path.has_parent_path() || fs::exists(path, error) ? path : fs::path{kSystemFolder} / path;
+}
 
 }  // namespace
 
 fs::path vendors_path() {
-  for (const char* variable : {"GRUS_VENDORS", "OCL_ICD_VENDORS"}) {
+  if (const char* value = std::getenv("GRUS_VENDORS"); value && *value) return value;
+  for (const char* variable : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) {
     const char* value = std::getenv(variable);
-    if (value && *value) return value;
+    if (!value || !*value) continue;
+    const fs::path path = loaders_path(value);
+    std::error_code error;
+    // The loader was told to show only Grus, so the drivers that Grus is to mirror are elsewhere.
+    const auto files = fs::is_directory(path, error) ? icd_files_in(path) : std::vector{path};
+    if (!names_only_grus(libraries_named_in(files))) return path;
   }
   return kSystemFolder;
 }
 
 std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
+  constexpr const char* kInstall = "install an OpenCL driver (on Debian: pocl-opencl-icd)";
   std::error_code error;
-  if (fs::is_regular_file(where, error) && is_icd_file(where)) return {{library_named_in(where), where}};
-  if (!fs::is_directory(where, error)) {
-    if (where.extension() == ".icd") {
-      log::error("vendors", "{}: no such file; GRUS_VENDORS or --vendors must name an .icd file or a folder of them", where.string());
-      return {};
-    }
-    if (where.string().find(".so") != std::string::npos) return {{where.string(), {}}};
-    log::error("vendors", "{}: no such folder; install an OpenCL driver (on Debian: pocl-opencl-icd) or name its folder with --vendors",
-               where.string());
-    return {};
-  }
-  std::vector<fs::path> files;
-  for (const auto& entry : fs::directory_iterator{where, error}) {
-    if (is_icd_file(entry.path())) files.push_back(entry.path());
-  }
-  std::sort(files.begin(), files.end());
-  if (files.empty()) {
-    log::error("vendors", "{}: no .icd file in it; install an OpenCL driver (on Debian: pocl-opencl-icd)", where.string());
-  }
   std::vector<VendorLibrary> found;
-  for (const auto& file : files) found.push_back({library_named_in(file), file});
+  if (fs::is_directory(where, error)) {
+    found = libraries_named_in(icd_files_in(where));
+    if (found.empty()) log::error("vendors", "{}: no .icd file in it; {}", where.string(), kInstall);
+  } else if (is_icd_file(where)) {
+    if (fs::exists(where, error)) {
+      found = libraries_named_in({where});
+    } else {
+      log::error("vendors", "{}: no such file; GRUS_VENDORS or --vendors must name an .icd file or a folder of them", where.string());
+    }
+  } else if (where.string().find(".so") != std::string::npos) {
+    found = {{where.string(), {}}};
+  } else {
+    log::error("vendors", "{}: no such folder; {} or name its folder with --vendors", where.string(), kInstall);
+  }
+  if (names_only_grus(found)) {
+    log::error("vendors", "{} names only Grus itself, and no driver for it to use; {} or name one with --vendors", where.string(), kInstall);
+  }
   return found;
 }
 
 std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
   const auto refuse = [&](std::string_view why) -> std::unique_ptr<Vendor> {
-    const std::string source = from.icd_file.empty() ? from.library : fmt::format("{} (named in {})", from.library, from.icd_file.string());
+    const std::string file = from.icd_file.string();
+    const std::string source = file.empty() ? from.library : from.library.empty() ? file : fmt::format("{} (named in {})", from.library, file);
     log::warn("vendors", "{} is left out: {}; reinstall that driver or remove the file", source, why);
     return nullptr;
   };
   if (from.library.empty()) return refuse("the file names no library");
-  // Grus itself, perhaps installed beside the vendors: already loaded, and never to be mirrored.
-  if (void* self = dlopen(from.library.c_str(), RTLD_LAZY | RTLD_LOCAL | RTLD_NOLOAD)) {
-    const bool is_grus = dlsym(self, kGrusMark) != nullptr;
-    dlclose(self);
-    if (is_grus) return nullptr;
-  }
-  if (const std::string problem = probe_library(from.library); !problem.empty()) return refuse(problem);
+  if (is_loaded_grus(from.library)) return nullptr;
+  const Probed probed = probe_library(from.library);
+  if (probed.kind == Probed::Kind::is_grus) return nullptr;  // another build of it
+  if (probed.kind == Probed::Kind::misbehaves) return refuse(probed.problem);
 
   std::unique_ptr<Vendor> vendor{new Vendor};
   vendor->library_ = from.library;
-  vendor->descriptors_before_ = open_device_files();
-  vendor->mapped_before_ = mapped_libraries();
+  vendor->files_before_ = open_device_files();
+  vendor->libraries_before_ = mapped_libraries();
   vendor->handle_ = dlopen(from.library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!vendor->handle_) {
     const char* why = dlerror();
     return refuse(why ? why : "it can't be loaded");
   }
-  if (dlsym(vendor->handle_, kGrusMark)) {  // another build of Grus
-    dlclose(vendor->handle_);
-    return nullptr;
-  }
+  link_map* map = nullptr;
+  if (dlinfo(vendor->handle_, RTLD_DI_LINKMAP, &map) == 0) vendor->folder_ = fs::path{map->l_name}.parent_path();
   const auto unload_and_refuse = [&](std::string_view why) {
     dlclose(vendor->handle_);
     return refuse(why);
@@ -133,18 +208,21 @@ Vendor::Unloaded Vendor::unload() {
   handle_ = nullptr;
   if (void* still = dlopen(library_.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     dlclose(still);
-    result.why_not = fmt::format("{} stays loaded: it, or a library that it uses, can't be unloaded", library_);
+    result.why_not = fmt::format("{} stays loaded: it, or a library that it uses, can't be unloaded or is in use elsewhere in this process", library_);
     return result;
   }
-  // Other libraries of the same driver, loaded by somebody else in the process, still need their descriptors.
+  drop_leftovers(libraries_before_, folder_);
+  DeviceFiles left_open = open_device_files();
+  std::erase_if(left_open, [this](const auto& left) { return files_before_.contains(left.first); });
+  // Other libraries of the same vendor, loaded by somebody else in the process, may have opened these as well.
   for (const std::string& library : mapped_libraries()) {
-    if (!mapped_before_.contains(library) && library.find("nvidia") != std::string::npos) {
-      result.why_not = fmt::format("{} is still in use in this process", library);
+    for (const auto& [descriptor, file] : left_open) {
+      if (!may_use(library, file)) continue;
+      result.why_not = fmt::format("{} is still in use in this process: {} and the like stay open", library, file);
       return result;
     }
   }
-  for (const int descriptor : open_device_files()) {
-    if (descriptors_before_.contains(descriptor)) continue;
+  for (const auto& [descriptor, file] : left_open) {
     if (close(descriptor) == 0) ++result.closed_descriptors;
   }
   result.gone = true;

@@ -4,9 +4,11 @@
 #include <CL/cl_icd.h>
 
 #include <filesystem>
-#include <set>
+#include <memory>
 #include <string>
 #include <vector>
+
+#include "executor/process_facts.hpp"
 
 namespace grus {
 
@@ -16,8 +18,9 @@ const cl_icd_dispatch& functions(Handle handle) {
   return **reinterpret_cast<const cl_icd_dispatch* const*>(handle);
 }
 
-// Which libraries to load, from the ICD files that GRUS_VENDORS names (a folder, an .icd file or a library), else
-// OCL_ICD_VENDORS, else the system's folder. Files that `grus enable` has hidden from loaders count too.
+// Which libraries to load, from the ICD files that GRUS_VENDORS names (a folder, an .icd file or a library), else where
+// the ICD loader was told to look (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) unless only Grus is there, else the system's
+// folder. Files that `grus enable` has hidden from loaders count too.
 struct VendorLibrary {
   std::string library;
   std::filesystem::path icd_file;  // empty if the library was named itself
@@ -53,8 +56,9 @@ class Vendor {
   std::string library_;
   void* handle_ = nullptr;
   std::vector<cl_platform_id> platforms_;
-  std::set<int> descriptors_before_;     // of device files, open in the process before the library was loaded
-  std::set<std::string> mapped_before_;  // libraries
+  std::filesystem::path folder_;           // where the library is
+  DeviceFiles files_before_;               // open in the process before the library was loaded
+  std::set<std::string> libraries_before_;  // mapped in the process before that
 };
 
 }  // namespace grus

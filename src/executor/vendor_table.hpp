@@ -9,6 +9,8 @@ namespace grus {
 template <typename Handle>
 class VendorTable {
  public:
+  VendorTable() { entries_.reserve(); }
+
   // The id was checked above the seam, or by the worker for a peer; a null handle is answered by the caller.
   Handle operator[](ObjectId id) const {
     const Entry& entry = *entries_.at(id.slot());

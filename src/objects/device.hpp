@@ -26,6 +26,7 @@ struct DeviceLimits {
   std::size_t max_group_size = 0;
   cl_ulong max_allocation = 0;
   cl_ulong global_memory = 0;
+  cl_ulong local_memory = 0;
   cl_uint base_align_bytes = 0;
   std::array<std::size_t, 2> image2d_max{};
   std::array<std::size_t, 3> image3d_max{};

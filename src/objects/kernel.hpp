@@ -28,14 +28,18 @@ class ArgumentValue {
   bool equals(const void* bytes, std::size_t size) const {
     return size == size_ && std::memcmp(data(), bytes, size) == 0;
   }
+  // Takes a new value of the size it has, if that is one of the two that matter; says whether it is new. No calls.
+  enum class Quick : std::uint8_t { no, same, changed };
+  Quick assign_quickly(const void* bytes, std::size_t size) {
+    if (size != size_) return Quick::no;
+    if (size == sizeof(std::uint32_t)) return assign_as<std::uint32_t>(bytes);
+    if (size == sizeof(std::uint64_t)) return assign_as<std::uint64_t>(bytes);
+    return Quick::no;
+  }
   void assign(const void* bytes, std::size_t size) {
     if (size > kInside) {
       if (size != size_) outside_ = std::make_unique<std::byte[]>(size);
       std::memcpy(outside_.get(), bytes, size);
-    } else if (size == sizeof(std::uint64_t)) {  // the two sizes that matter, without a call
-      std::memcpy(inside_, bytes, sizeof(std::uint64_t));
-    } else if (size == sizeof(std::uint32_t)) {
-      std::memcpy(inside_, bytes, sizeof(std::uint32_t));
     } else {
       std::memcpy(inside_, bytes, size);
     }
@@ -43,6 +47,17 @@ class ArgumentValue {
   }
 
  private:
+  template <typename T>
+  Quick assign_as(const void* bytes) {
+    T before;
+    T after;
+    std::memcpy(&before, inside_, sizeof(T));
+    std::memcpy(&after, bytes, sizeof(T));
+    if (before == after) return Quick::same;
+    std::memcpy(inside_, &after, sizeof(T));
+    return Quick::changed;
+  }
+
   std::size_t size_ = 0;
   alignas(8) std::byte inside_[kInside];
   std::unique_ptr<std::byte[]> outside_;
@@ -53,6 +68,7 @@ class ArgumentValue {
 struct Argument {
   enum class Holds : std::uint8_t { nothing, memory, sampler, local, value };
   Holds holds = Holds::nothing;
+  ArgumentKind kind = ArgumentKind::unknown;  // as the kernel's facts say; here for the path of a call
   std::uint64_t stamp = 0;
   ObjectId object;                // memory, sampler; no id for a null buffer
   std::size_t local_size = 0;
@@ -63,12 +79,14 @@ struct Argument {
 struct LaunchLimits {
   std::size_t group_size = 0;
   std::array<std::size_t, 3> required{};  // reqd_work_group_size; zeros if there is none
+  std::size_t local_size = 0;             // what all local arguments may take together
 };
 
 class Kernel : public Object {
  public:
   Kernel(Program& program_, std::shared_ptr<KernelFacts> facts_)
       : program{&program_}, facts{std::move(facts_)}, arguments(facts->arguments.size()), unset{arguments.size()} {
+    for (std::size_t index = 0; index < arguments.size(); ++index) arguments[index].kind = facts->arguments[index].kind;
     program->kernels.fetch_add(1, std::memory_order_relaxed);
   }
   ~Kernel() {
@@ -84,6 +102,7 @@ class Kernel : public Object {
   // The OpenCL specification lets no two threads use a kernel's arguments at a time, so they have no lock.
   std::vector<Argument> arguments;
   std::size_t unset;           // how many arguments have no value yet
+  std::size_t local_size = 0;  // of all local arguments together, at most
   std::uint64_t next_stamp = 1;
   std::vector<std::pair<const Device*, LaunchLimits>> launch_limits;
 };

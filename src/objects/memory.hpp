@@ -76,7 +76,11 @@ class Memory : public Object {
   // The buffer that the bytes belong to: sub-buffers and images made from buffers dirty their parent.
   Memory& root() { return parent ? parent->root() : *this; }
   // Something below the seam may write to it: what moves must look at it again.
-  void touch() { root().dirty.store(true, std::memory_order_relaxed); }
+  void touch() {
+    Memory* whole = this;
+    while (whole->parent) whole = whole->parent.get();
+    whole->dirty.store(true, std::memory_order_relaxed);
+  }
 
   void add_mapping(Mapping mapping);
   // Removes and returns the mapping that a pointer belongs to, if there is one.

@@ -6,7 +6,6 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <new>
 #include <utility>
@@ -69,6 +68,8 @@ class Object {
 template <typename T>
 class Slab {
  public:
+  constexpr Slab() = default;
+
   template <typename... Args>
   T* create(Args&&... args) {
     const std::uint32_t slot = take_slot();
@@ -81,67 +82,68 @@ class Slab {
   }
 
   void destroy(T* object) {
+    const std::uint32_t slot = object->id_.slot();
     object->state_.store(0, std::memory_order_release);
     object->~T();
     live_.fetch_sub(1, std::memory_order_relaxed);
     const std::lock_guard lock{lock_};
-    free_.push_back(slots_.slot_of(object));
+    *free_.at(free_end_++ % free_.capacity()) = slot;
   }
 
   // The object behind a handle of the program's, or null.
   T* live(const void* handle) const {
-    const std::uint32_t slot = slots_.slot_of(handle);
-    if (slot >= slots_.capacity()) return nullptr;
-    T* object = slots_.at(slot);
-    return object->is_live() ? object : nullptr;
+    if (!slots_.has(handle)) return nullptr;
+    T* object = static_cast<T*>(const_cast<void*>(handle));
+    if (!object->is_live()) return nullptr;
+    if (!object) __builtin_unreachable();  // a slot is never at address 0
+    return object;
   }
 
   // The object with an id that the caller knows to be live.
   T* at(ObjectId id) const { return slots_.at(id.slot()); }
   T* find(ObjectId id) const {
-    if (id.slot() >= slots_.capacity()) return nullptr;
+    if (id.slot() >= used_.load(std::memory_order_acquire)) return nullptr;
     T* object = slots_.at(id.slot());
     return object->is_live() && object->id() == id ? object : nullptr;
   }
 
   std::uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
   std::uint64_t created_count() const { return next_generation_.load(std::memory_order_relaxed) - 1; }
-  void each(auto visit) const {
-    const std::uint32_t end = used_.load(std::memory_order_acquire);
-    for (std::uint32_t slot = 0; slot < end; ++slot) {
-      if (T* object = slots_.at(slot); object->is_live()) visit(*object);
-    }
-  }
 
  private:
   static constexpr std::size_t kReuseAfter = 1024;
 
   std::uint32_t take_slot() {
     const std::lock_guard lock{lock_};
-    if (free_.size() > kReuseAfter) {
-      const std::uint32_t slot = free_.front();
-      free_.pop_front();
-      return slot;
-    }
+    if (free_end_ - free_start_ > kReuseAfter) return *free_.at(free_start_++ % free_.capacity());
     const std::uint32_t used = used_.load(std::memory_order_relaxed);
-    if (used == slots_.capacity()) throw std::bad_alloc{};
+    if (used == slots_.capacity()) {
+      if (used != 0) throw std::bad_alloc{};
+      slots_.reserve();
+      free_.reserve();
+      if (slots_.capacity() == 0 || free_.capacity() < slots_.capacity()) throw std::bad_alloc{};
+    }
     used_.store(used + 1, std::memory_order_release);
     return used;
   }
 
   ReservedArray<T, std::bit_ceil(sizeof(T))> slots_;
-  SpinLock lock_;                    // guards free_ and the growth of used_
-  std::deque<std::uint32_t> free_;   // oldest first
+  SpinLock lock_;  // guards the list of free slots and the growth of used_
+  ReservedArray<std::uint32_t> free_;  // a ring, oldest first
+  std::uint64_t free_start_ = 0;
+  std::uint64_t free_end_ = 0;
   std::atomic<std::uint32_t> used_{0};
   std::atomic<std::uint64_t> next_generation_{1};
   std::atomic<std::uint64_t> live_{0};
 };
 
-// One slab per type, never destroyed: programs call OpenCL from destructors that run at exit.
+// One slab per type. They have no destructors: programs call OpenCL from destructors that run at exit.
+template <typename T>
+inline constinit Slab<T> g_slab;
+
 template <typename T>
 Slab<T>& slab() {
-  static Slab<T>* const instance = new Slab<T>;
-  return *instance;
+  return g_slab<T>;
 }
 
 template <typename T>

@@ -33,7 +33,7 @@ std::optional<std::string_view> find(std::string_view what) {
 
 [[gnu::constructor]] void load() {
   if (const auto descriptor = value_of("say")) {
-    [[maybe_unused]] const auto written = write(std::atoi(descriptor->c_str()), "l", 1);
+    if (write(std::atoi(descriptor->c_str()), "l", 1) != 1) std::abort();
   }
   misbehave_in("load");
 }

@@ -1,17 +1,19 @@
 // A driver whose calls fail: the program gets the driver's code, or carries on, and nothing crashes or hangs.
 #include <gtest/gtest.h>
 
-#include "support/folders.hpp"
-#include "support/opencl.hpp"
+#include "faults/support/folders.hpp"
+#include "faults/support/opencl.hpp"
 
 namespace grus::test {
 namespace {
 
-struct FailingCall {
-  const char* name;
+constexpr const char* kCalls[] = {
+#define FAKE_CALL(name) #name,
+#define FAKE_MISSING(name)
+#include "fake_vendor/calls.inc"
+#undef FAKE_CALL
+#undef FAKE_MISSING
 };
-
-std::ostream& operator<<(std::ostream& stream, const FailingCall& call) { return stream << call.name; }
 
 // What a program does that looks at no error code and uses whatever it gets.
 void use_carelessly() {
@@ -43,7 +45,9 @@ void use_carelessly() {
   if (queue && buffer) {
     cl_event event = nullptr;
     std::vector<char> data(kSize);
-    if (buffer && cl().clSetMemObjectDestructorCallback(buffer, [](cl_mem, void*) {}, nullptr) != CL_SUCCESS) return;
+    if (buffer && cl().clSetMemObjectDestructorCallback(
+                      buffer, [](cl_mem, void*) {}, nullptr) != CL_SUCCESS)
+      return;
     cl().clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, kSize, data.data(), 0, nullptr, nullptr);
     cl().clEnqueueFillBuffer(queue, buffer, "x", 1, 0, kSize, 0, nullptr, nullptr);
     void* mapped = cl().clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, kSize, 0, nullptr, nullptr, &code);
@@ -55,7 +59,8 @@ void use_carelessly() {
       cl().clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &items, nullptr, 0, nullptr, &event);
     }
     if (event) {
-      cl().clSetEventCallback(event, CL_COMPLETE, [](cl_event, cl_int, void*) {}, nullptr);
+      cl().clSetEventCallback(
+          event, CL_COMPLETE, [](cl_event, cl_int, void*) {}, nullptr);
       cl().clWaitForEvents(1, &event);
       cl_ulong time = 0;
       cl().clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof time, &time, nullptr);
@@ -74,24 +79,16 @@ void use_carelessly() {
   cl().clReleaseContext(context);
 }
 
-class AnyCallFails : public FaultTest, public ::testing::WithParamInterface<FailingCall> {};
+class AnyCallFails : public FaultTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(AnyCallFails, AndTheProgramGoesOn) {
   add_fake();
-  misbehave(std::string{"fail:"} + GetParam().name + "=-6");
+  misbehave(std::string{"fail:"} + GetParam() + "=-6");
   const Ended ended = run(use_carelessly);
   EXPECT_TRUE(ended.exited_with(0)) << ended;
 }
 
-INSTANTIATE_TEST_SUITE_P(Calls, AnyCallFails,
-                         ::testing::ValuesIn({
-#define FAKE_CALL(name) FailingCall{#name},
-#define FAKE_MISSING(name)
-#include "../fake_vendor/calls.inc"
-#undef FAKE_CALL
-#undef FAKE_MISSING
-                         }),
-                         [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Calls, AnyCallFails, ::testing::ValuesIn(kCalls), [](const auto& test) { return test.param; });
 
 class FailingCalls : public FaultTest {
  protected:
@@ -106,29 +103,30 @@ class FailingCalls : public FaultTest {
 
 TEST_F(FailingCalls, LaunchTellsTheDriversCode) {
   with_failing("clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES, [](cl_int code) {
-    Setup setup{kFake};
+    Workload work{kFake};
     const std::size_t items = 1;
     cl_event event = nullptr;
-    require(cl().clEnqueueNDRangeKernel(setup.queue, setup.kernel, 1, nullptr, &items, nullptr, 0, nullptr, &event) == code,
-            "the driver's code");
+    require(
+        cl().clEnqueueNDRangeKernel(work.queue, work.kernel, 1, nullptr, &items, nullptr, 0, nullptr, &event) == code,
+        "the driver's code");
     require(event == nullptr, "no event of a command that doesn't exist");
-    require(setup.read().front() == 0, "nothing ran, and the queue still works");
+    require(work.read().front() == 0, "nothing ran, and the queue still works");
   });
 }
 
 // Enqueued behind a user event, the command fails when it is sent: its event tells, and so do those who wait for it.
 TEST_F(FailingCalls, HeldBackLaunchFailsWithItsEvent) {
   with_failing("clEnqueueNDRangeKernel", CL_OUT_OF_RESOURCES, [](cl_int code) {
-    Setup setup{kFake};
-    cl_event user = cl().clCreateUserEvent(setup.context, nullptr);
+    Workload work{kFake};
+    cl_event user = cl().clCreateUserEvent(work.context, nullptr);
     cl_event event = nullptr;
-    setup.launch(1, &user, &event);
+    work.launch(1, &user, &event);
     require(cl().clSetUserEventStatus(user, CL_COMPLETE) == CL_SUCCESS, "clSetUserEventStatus");
     require(cl().clWaitForEvents(1, &event) == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST, "waiting tells");
     cl_int status = 0;
     cl().clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
     require(status == code, "the driver's code as the event's status");
-    require(cl().clFinish(setup.queue) == CL_SUCCESS, "clFinish doesn't hang");
+    require(cl().clFinish(work.queue) == CL_SUCCESS, "clFinish doesn't hang");
     cl().clReleaseEvent(event);
     cl().clReleaseEvent(user);
   });
@@ -163,16 +161,16 @@ TEST_F(FailingCalls, MemoryRunsOutAndComesBack) {
   add_fake();
   misbehave("buffers=3");
   const Ended ended = run([] {
-    Setup setup{kFake};  // has one
+    Workload work{kFake};  // has one
     const auto make = [&](cl_int& code) {
-      return cl().clCreateBuffer(setup.context, CL_MEM_READ_WRITE, 1024, nullptr, &code);
+      return cl().clCreateBuffer(work.context, CL_MEM_READ_WRITE, 1024, nullptr, &code);
     };
     cl_int code = CL_SUCCESS;
     cl_mem second = make(code);
     cl_mem third = make(code);
     require(second && third && code == CL_SUCCESS, "three fit");
     require(!make(code) && code == CL_MEM_OBJECT_ALLOCATION_FAILURE, "four don't");
-    setup.use();
+    work.use();
     cl().clReleaseMemObject(third);
     third = make(code);
     require(third && code == CL_SUCCESS, "there is room again");

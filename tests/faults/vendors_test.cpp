@@ -1,5 +1,6 @@
 // Drivers that crash, hang or fail, beside one that works: the program runs on the one that works, and the person who
 // started it reads what to do.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -8,8 +9,8 @@
 #include <csignal>
 #include <fstream>
 
-#include "support/folders.hpp"
-#include "support/opencl.hpp"
+#include "faults/support/folders.hpp"
+#include "faults/support/opencl.hpp"
 
 namespace grus::test {
 namespace fs = std::filesystem;
@@ -17,7 +18,7 @@ namespace {
 
 void use_pocl_only() {
   for (const Listed& listed : list_platforms()) require(listed.name == kPocl, "no platform but PoCL's: " + listed.name);
-  Setup{kPocl}.use();
+  Workload{kPocl}.use();
 }
 
 struct Misbehaviour {
@@ -50,16 +51,16 @@ TEST_P(MisbehavingVendor, IsLeftOut) {
 
 INSTANTIATE_TEST_SUITE_P(
     Vendors, MisbehavingVendor,
-    ::testing::Values(
-        Misbehaviour{"CrashesAtLoad", "crash:load", "it crashed while loading (Segmentation fault)"},
-        Misbehaviour{"AbortsAtLoad", "abort:load", "it crashed while loading (Aborted)"},
-        Misbehaviour{"ExitsAtLoad", "exit:load", "it ended the process while loading"},
-        Misbehaviour{"HangsAtLoad", "hang:load", "it hung for"},
-        Misbehaviour{"CrashesWhenAsked", "crash:clIcdGetPlatformIDsKHR", "it crashed while loading"},
-        Misbehaviour{"ExitsWhenAsked", "exit:clIcdGetPlatformIDsKHR", "it ended the process while loading"},
-        Misbehaviour{"IsNoIcd", "no-icd", "clIcdGetPlatformIDsKHR is missing"},
-        Misbehaviour{"HasNoPlatform", "no-platforms", nullptr},
-        Misbehaviour{"FailsToListPlatforms", "fail:clIcdGetPlatformIDsKHR=-6", nullptr}),
+    ::testing::Values(Misbehaviour{"CrashesAtLoad", "crash:load", "it crashed while loading (Segmentation fault)"},
+                      Misbehaviour{"AbortsAtLoad", "abort:load", "it crashed while loading (Aborted)"},
+                      Misbehaviour{"ExitsAtLoad", "exit:load", "it ended the process while loading"},
+                      Misbehaviour{"HangsAtLoad", "hang:load", "it hung for"},
+                      Misbehaviour{"CrashesWhenAsked", "crash:clIcdGetPlatformIDsKHR", "it crashed while loading"},
+                      Misbehaviour{"ExitsWhenAsked", "exit:clIcdGetPlatformIDsKHR",
+                                   "it ended the process while loading"},
+                      Misbehaviour{"IsNoIcd", "no-icd", "clIcdGetPlatformIDsKHR is missing"},
+                      Misbehaviour{"HasNoPlatform", "no-platforms", nullptr},
+                      Misbehaviour{"FailsToListPlatforms", "fail:clIcdGetPlatformIDsKHR=-6", nullptr}),
     [](const auto& test) { return test.param.name; });
 
 class Probe : public FaultTest {
@@ -69,9 +70,7 @@ class Probe : public FaultTest {
     fs::copy_file(fake_vendor(), own_, fs::copy_options::overwrite_existing);
     add_vendor("fake.icd", own_);
   }
-  void change_own_fake() {
-    std::ofstream{own_, std::ios::app} << "\n";
-  }
+  void change_own_fake() { std::ofstream{own_, std::ios::app} << "\n"; }
   // How often the library was loaded, in the process itself or in a scratch process, while the body ran.
   int loads_during(const std::function<void()>& body) {
     int counted[2];
@@ -85,7 +84,7 @@ class Probe : public FaultTest {
     close(counted[0]);
     return loads;
   }
-  static void use_fake() { Setup{kFake}.use(); }
+  static void use_fake() { Workload{kFake}.use(); }
 
   const fs::path own_ = folder() / "libown fake.so.1";  // a space, as paths may have
 };

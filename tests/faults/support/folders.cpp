@@ -1,4 +1,4 @@
-#include "support/folders.hpp"
+#include "faults/support/folders.hpp"
 
 #include <unistd.h>
 
@@ -34,11 +34,8 @@ FaultTest::FaultTest() {
   folder_ = mkdtemp(name.data());
   fs::create_directory(vendors());
   environment_ = {
-      {"OCL_ICD_VENDORS", grus_icd_folder()},
-      {"OPENCL_VENDOR_PATH", grus_icd_folder()},
-      {"GRUS_VENDORS", vendors()},
-      {"XDG_CACHE_HOME", folder_ / "cache"},
-      {"POCL_CACHE_DIR", kernel_cache()},
+      {"OCL_ICD_VENDORS", grus_icd_folder()}, {"OPENCL_VENDOR_PATH", grus_icd_folder()}, {"GRUS_VENDORS", vendors()},
+      {"XDG_CACHE_HOME", folder_ / "cache"},  {"POCL_CACHE_DIR", kernel_cache()},
   };
 }
 

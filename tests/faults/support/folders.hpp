@@ -8,7 +8,7 @@
 #include <map>
 #include <string>
 
-#include "support/process.hpp"
+#include "faults/support/process.hpp"
 
 namespace grus::test {
 

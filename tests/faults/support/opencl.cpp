@@ -1,15 +1,16 @@
-#include "support/opencl.hpp"
+#include "faults/support/opencl.hpp"
 
 #include <dlfcn.h>
 
 #include <algorithm>
 
-#include "support/process.hpp"
+#include "faults/support/process.hpp"
 
 namespace grus::test {
 namespace {
 
-constexpr std::size_t kItems = 64;
+cl_icd_dispatch g_functions{};
+
 constexpr const char* kSource = R"(
 kernel void increment(global int* data) { data[get_global_id(0)] += 1; }
 kernel void work_long(global int* data) {
@@ -28,22 +29,17 @@ std::string text_of(auto get, auto handle, cl_uint query) {
 
 }  // namespace
 
-cl_icd_dispatch functions_of(void* loader) {
-  cl_icd_dispatch table{};
-#define GRUS_CALL(name, since, family, kind) \
-  table.name = reinterpret_cast<decltype(table.name)>(dlsym(loader, #name));
-#include "api/calls.inc"
-#undef GRUS_CALL
-  return table;
+const cl_icd_dispatch& cl() {
+  if (!g_functions.clGetPlatformIDs) use_loader(dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL));
+  return g_functions;
 }
 
-const cl_icd_dispatch& cl() {
-  static const cl_icd_dispatch table = [] {
-    void* loader = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    require(loader != nullptr, "an ICD loader is installed");
-    return functions_of(loader);
-  }();
-  return table;
+void use_loader(void* library) {
+  require(library != nullptr, "an ICD loader is installed");
+#define GRUS_CALL(name, since, family, kind) \
+  g_functions.name = reinterpret_cast<decltype(g_functions.name)>(dlsym(library, #name));
+#include "api/calls.inc"
+#undef GRUS_CALL
 }
 
 std::vector<Listed> list_platforms() {
@@ -75,7 +71,7 @@ std::string list_devices() {
   return text;
 }
 
-Setup::Setup(const std::string& platform_name) {
+Workload::Workload(const std::string& platform_name) {
   for (const Listed& listed : list_platforms()) {
     if (listed.name != platform_name || listed.devices.empty()) continue;
     platform = listed.platform;
@@ -88,7 +84,8 @@ Setup::Setup(const std::string& platform_name) {
   queue = cl().clCreateCommandQueue(context, device, 0, &code);
   require(code == CL_SUCCESS, "clCreateCommandQueue");
   std::vector<cl_int> zeros(kItems);
-  buffer = cl().clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, kItems * sizeof(cl_int), zeros.data(), &code);
+  buffer = cl().clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, kItems * sizeof(cl_int), zeros.data(),
+                               &code);
   require(code == CL_SUCCESS, "clCreateBuffer");
   const char* source = kSource;
   program = cl().clCreateProgramWithSource(context, 1, &source, nullptr, &code);
@@ -103,8 +100,7 @@ Setup::Setup(const std::string& platform_name) {
   }
 }
 
-Setup::~Setup() {
-  if (abandoned_) return;
+Workload::~Workload() {
   require(cl().clReleaseKernel(long_kernel) == CL_SUCCESS, "clReleaseKernel");
   require(cl().clReleaseKernel(kernel) == CL_SUCCESS, "clReleaseKernel");
   require(cl().clReleaseProgram(program) == CL_SUCCESS, "clReleaseProgram");
@@ -113,27 +109,27 @@ Setup::~Setup() {
   require(cl().clReleaseContext(context) == CL_SUCCESS, "clReleaseContext");
 }
 
-void Setup::launch(cl_uint wait_count, const cl_event* waits, cl_event* event) const {
+void Workload::launch(cl_uint wait_count, const cl_event* waits, cl_event* event) const {
   const cl_int code =
       cl().clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &kItems, nullptr, wait_count, waits, event);
   require(code == CL_SUCCESS, "clEnqueueNDRangeKernel");
 }
 
-void Setup::launch_long() const {
+void Workload::launch_long() const {
   const cl_int code =
       cl().clEnqueueNDRangeKernel(queue, long_kernel, 1, nullptr, &kItems, nullptr, 0, nullptr, nullptr);
   require(code == CL_SUCCESS, "clEnqueueNDRangeKernel");
 }
 
-std::vector<cl_int> Setup::read() const {
+std::vector<cl_int> Workload::read() const {
   std::vector<cl_int> values(kItems);
-  const cl_int code = cl().clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, kItems * sizeof(cl_int), values.data(), 0,
-                                               nullptr, nullptr);
+  const cl_int code =
+      cl().clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, kItems * sizeof(cl_int), values.data(), 0, nullptr, nullptr);
   require(code == CL_SUCCESS, "clEnqueueReadBuffer");
   return values;
 }
 
-void Setup::use() {
+void Workload::use() {
   const cl_int before = read().front();
   launch();
   const auto after = read();

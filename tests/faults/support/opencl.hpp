@@ -8,9 +8,9 @@
 
 namespace grus::test {
 
-// The loader's functions. Loaded when first asked for, by the process that asks.
+// The loader's functions. It is loaded when first asked for, by the process that asks, unless use_loader came first.
 const cl_icd_dispatch& cl();
-cl_icd_dispatch functions_of(void* loader);
+void use_loader(void* library);  // from now on
 
 struct Listed {
   cl_platform_id platform;
@@ -22,20 +22,21 @@ std::vector<Listed> list_platforms();
 std::string list_devices();
 
 // A context with a queue, a buffer of 64 integers that are all 0, and a kernel that adds 1 to each. All of it is
-// released with this, unless abandoned. Ends the process (see require) if anything fails.
-class Setup {
+// released with this. Ends the process (see require) if anything fails.
+class Workload {
  public:
-  explicit Setup(const std::string& platform_name);
-  ~Setup();
-  Setup(const Setup&) = delete;
-  Setup& operator=(const Setup&) = delete;
+  static constexpr std::size_t kItems = 64;
+
+  explicit Workload(const std::string& platform_name);
+  ~Workload();
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
 
   void launch(cl_uint wait_count = 0, const cl_event* waits = nullptr, cl_event* event = nullptr) const;
   void launch_long() const;  // some hundred milliseconds on a CPU
   std::vector<cl_int> read() const;
   // Launches, and sees whether every integer has become one more.
   void use();
-  void abandon() { abandoned_ = true; }
 
   cl_platform_id platform = nullptr;
   cl_device_id device = nullptr;
@@ -45,9 +46,6 @@ class Setup {
   cl_program program = nullptr;
   cl_kernel kernel = nullptr;
   cl_kernel long_kernel = nullptr;
-
- private:
-  bool abandoned_ = false;
 };
 
 inline constexpr const char* kPocl = "Portable Computing Language";

@@ -1,4 +1,4 @@
-#include "support/process.hpp"
+#include "faults/support/process.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -50,7 +50,8 @@ bool read_some(int from, std::string& into) {
 // Until the process ends, not until its pipes close: somebody else may have inherited them.
 void read_until_ended(int process, Pipe& output, Pipe& errors, Clock::time_point deadline, Ended& ended) {
   const int process_end = static_cast<int>(syscall(SYS_pidfd_open, process, 0));
-  std::array<pollfd, 3> waiting{pollfd{process_end, POLLIN, 0}, {output.ends[0], POLLIN, 0}, {errors.ends[0], POLLIN, 0}};
+  std::array<pollfd, 3> waiting{
+      pollfd{process_end, POLLIN, 0}, {output.ends[0], POLLIN, 0}, {errors.ends[0], POLLIN, 0}};
   for (;;) {
     const int ready = poll(waiting.data(), waiting.size(), milliseconds_until(deadline));
     if (ready < 0 && errno == EINTR) continue;

@@ -5,6 +5,7 @@ from harness.case import Case, Failed, lines_as_facts
 
 
 class ClblastTuner(Case):
+    cost = 15
     packages = ("clblast-utils",)
     targets = ("pocl", "rusticl", "oclgrind")
     launches_repeat = False  # it repeats short measurements
@@ -15,7 +16,8 @@ class ClblastTuner(Case):
         self.programs = (f"clblast_tuner_{kind}",)
 
     def run(self, place):
-        text = place.run(self.programs[0], "-platform", "0", "-device", "0", "-precision", "32", "-runs", "1", *self.options).out
+        text = place.run(self.programs[0], "-platform", "0", "-device", "0", "-precision", "32", "-runs", "1",
+                         *self.options).out
         facts, part = {}, 0
         for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines():
             cells = [cell.strip() for cell in line.strip("| ").split("|")]
@@ -23,7 +25,8 @@ class ClblastTuner(Case):
                 part += 1
             elif len(cells) >= 8 and cells[0].isdigit():
                 # the order is random, so each variant is known by its parameters
-                facts[f"part {part} variant {' '.join(cells[2].split())}"] = "match" if "match" in cells[-1] else cells[-1]
+                variant = f"part {part} variant {' '.join(cells[2].split())}"
+                facts[variant] = "match" if "match" in cells[-1] else cells[-1]
         if not facts:
             raise Failed("no variant tried")
         if "match" not in facts.values():
@@ -45,6 +48,6 @@ class ClblastRoutines(Case):
 CASES = (
     ClblastRoutines(),
     ClblastTuner("xdot", ("-n", "4096"), fast=("rusticl",)),
-    ClblastTuner("xaxpy", ("-n", "4096")),
-    ClblastTuner("copy_fast", ("-m", "64", "-n", "64")),
+    ClblastTuner("xaxpy", ("-n", "131072")),
+    ClblastTuner("copy_fast", ("-m", "256", "-n", "256")),
 )

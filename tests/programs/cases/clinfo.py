@@ -51,6 +51,7 @@ class Clinfo(Case):
     def _null_platform(text):
         """What clinfo finds when it passes no platform, and makes contexts by type."""
         part = text.partition("NULL platform behavior")[2].partition("ICD loader")[0]
+        part = re.sub(r" \[\w+\]$", "", part, flags=re.MULTILINE)  # the platform's suffix
         pairs = (re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in part.splitlines() if line.strip())
         return {pair[0]: pair[1] if len(pair) > 1 else "" for pair in pairs}
 

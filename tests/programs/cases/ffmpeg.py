@@ -1,7 +1,11 @@
 """ffmpeg's OpenCL filters on a generated video: every frame's checksum."""
 from harness.case import Case, Failed
 
-FILTERS = {"avgblur": "avgblur_opencl=4", "unsharp": "unsharp_opencl=lx=5:ly=5:la=1.5", "nlmeans": "nlmeans_opencl=s=4:p=3:r=5"}
+FILTERS = {
+    "avgblur": "avgblur_opencl=4",
+    "unsharp": "unsharp_opencl=lx=5:ly=5:la=1.5",
+    "nlmeans": "nlmeans_opencl=s=4:p=3:r=5",
+}
 
 
 class Ffmpeg(Case):
@@ -14,8 +18,10 @@ class Ffmpeg(Case):
         self.name = f"ffmpeg-{kind}"
 
     def frames(self, place, size, count, chain):
-        text = place.run("ffmpeg", "-v", "error", "-nostdin", "-init_hw_device", "opencl=device:0.0", "-filter_hw_device", "device",
-                         "-f", "lavfi", "-i", f"testsrc=size={size}:rate={count}:duration=1", "-vf", chain, "-f", "framemd5", "-").out
+        source = f"testsrc=size={size}:rate={count}:duration=1"
+        device = ("-init_hw_device", "opencl=device:0.0", "-filter_hw_device", "device")
+        text = place.run("ffmpeg", "-v", "error", "-nostdin", *device, "-f", "lavfi", "-i", source, "-vf", chain,
+                         "-f", "framemd5", "-").out
         return [line.split(",")[-1].strip() for line in text.splitlines() if not line.startswith("#")]
 
     def run(self, place):
@@ -24,7 +30,8 @@ class Ffmpeg(Case):
             size, count = "64x48", 3
         if place.timing:
             size, count = "640x480", 100
-        frames = self.frames(place, size, count, f"format=yuv420p,hwupload,{FILTERS[self.kind]},hwdownload,format=yuv420p")
+        chain = f"format=yuv420p,hwupload,{FILTERS[self.kind]},hwdownload,format=yuv420p"
+        frames = self.frames(place, size, count, chain)
         if len(frames) != count:
             raise Failed(f"{len(frames)} frames instead of {count}")
         if not place.timing and set(frames) & set(self.frames(place, size, count, "format=yuv420p")):
@@ -32,4 +39,8 @@ class Ffmpeg(Case):
         return {f"frame {index}": checksum for index, checksum in enumerate(frames)}
 
 
-CASES = (Ffmpeg("avgblur", ("pocl", "rusticl", "oclgrind")), Ffmpeg("unsharp", ("pocl",)), Ffmpeg("nlmeans", ("pocl", "rusticl")))
+CASES = (
+    Ffmpeg("avgblur", ("pocl", "rusticl", "oclgrind")),
+    Ffmpeg("unsharp", ("pocl",)),
+    Ffmpeg("nlmeans", ("pocl", "rusticl")),
+)

@@ -4,8 +4,9 @@ from harness.case import Case, Failed, lines_as_facts
 
 class OpenCv(Case):
     name = "opencv"
+    cost = 8
     packages = ("libopencv-imgproc-dev", "ocl-icd-opencl-dev", "g++")
-    sources = {"opencv_umat.cpp": ["-std=c++20", "-isystem", "/usr/include/opencv4", "-lopencv_imgproc", "-lopencv_core"]}
+    sources = {"opencv_umat.cpp": ["-std=c++20", "-I/usr/include/opencv4", "-lopencv_imgproc", "-lopencv_core"]}
     targets = ("pocl", "rusticl")
     fast = ("pocl",)
 

@@ -4,6 +4,7 @@ from harness.case import Case, lines_as_facts
 
 class PyOpenCl(Case):
     name = "pyopencl"
+    cost = 25
     packages = ("python3-pyopencl",)
     programs = ("/usr/bin/python3",)
     targets = ("pocl", "rusticl", "oclgrind")

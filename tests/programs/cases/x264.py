@@ -6,9 +6,11 @@ from harness.case import Case, Failed
 
 class X264(Case):
     name = "x264"
+    cost = 25
     packages = ("x264", "ocl-icd-opencl-dev")  # it opens libOpenCL.so, which only the second has
     programs = ("x264",)
-    targets = ("pocl",)
+    targets = ("pocl", "rusticl")
+    slow = {"oclgrind": "a simulator: more than five minutes"}
     fast = ("pocl",)
     present_as_gpu = True  # it looks only for GPUs
     launches_repeat = False
@@ -38,13 +40,14 @@ class X264(Case):
 
 def write_video(path, width, height, frames):
     """A square that moves over a gradient."""
+    gradient = bytes(x * 2 // 3 & 255 for x in range(width + 256))
     with open(path, "wb") as file:
         file.write(b"YUV4MPEG2 W%d H%d F25:1 Ip A1:1 C420jpeg\n" % (width, height))
         for frame in range(frames):
             left = 3 * frame % (width - 48)
             file.write(b"FRAME\n")
             for y in range(height):
-                row = bytearray((x * 2 // 3 + y + frame) & 255 for x in range(width)) if y == 0 else bytearray(row[1:] + row[:1])
+                row = bytearray(gradient[y + frame & 255:][:width])
                 if 90 <= y < 138:
                     row[left:left + 48] = bytes([235 - y]) * 48
                 file.write(row)

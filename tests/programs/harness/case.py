@@ -19,6 +19,7 @@ class Case:
     sources = {}  # our own programs: source file -> compiler flags
     targets = ("pocl",)  # vendors on which it passes natively: failing natively there is a failure
     fast = ()  # vendors on which it belongs to the fast set
+    cost = 1  # roughly the seconds that it takes: the longest start first
     slow = {}  # vendors on which it is not tried, and why
     present_as_gpu = False
     launches_repeat = True  # two native runs launch the same number of kernels
@@ -43,11 +44,11 @@ class Case:
 
     def compare_calls(self, native: dict, grus: dict) -> list:
         """Calls that fail must fail alike; programs that repeat must launch as often."""
-        def failing(calls):
-            return {key for key in calls if key[1] != 0}
+        def fails_only_in(here, there):
+            return sorted((call, code) for call, code in here.keys() - there.keys() if code != 0)
 
-        lines = [f"{call} returned {code} natively, never through Grus" for call, code in sorted(failing(native) - failing(grus))]
-        lines += [f"{call} returned {code} through Grus, never natively" for call, code in sorted(failing(grus) - failing(native))]
+        lines = [f"{call} returned {code} natively, never through Grus" for call, code in fails_only_in(native, grus)]
+        lines += [f"{call} returned {code} through Grus, never natively" for call, code in fails_only_in(grus, native)]
         launch = ("clEnqueueNDRangeKernel", 0)
         if self.launches_repeat and native.get(launch, 0) != grus.get(launch, 0):
             lines.append(f"{native.get(launch, 0)} kernels launched natively, {grus.get(launch, 0)} through Grus")

@@ -47,8 +47,11 @@ def check(case, vendor, tools, folder, settings) -> Verdict:
     try:
         icd_file = vendor.icd_file(here)
         tools.add(case)
-        return _run_both(case, verdict, lambda mode, native=None: Place(
-            mode, vendor, icd_file, here / mode, tools, case.present_as_gpu, fast=settings.fast, native=native), settings)
+
+        def place(mode, native=None):
+            return Place(case, mode, vendor, icd_file, here / mode, tools, fast=settings.fast, native=native)
+
+        return _run_both(case, verdict, place, settings)
     except Missing as missing:
         why = f"missing: {missing}"
         return verdict.skipped(why) if settings.allow_missing else verdict.failed(why)
@@ -65,8 +68,9 @@ def _run_both(case, verdict, make_place, settings) -> Verdict:
         verdict.native = "ok"
     except Failed as failure:
         verdict.native = "fails"
-        why = f"no target: fails natively ({failure})"
-        return verdict.failed(f"{why}, though it used to pass") if verdict.vendor in case.targets else verdict.skipped(why)
+        if verdict.vendor in case.targets:
+            return verdict.failed(f"fails natively, where it should pass ({failure})")
+        return verdict.skipped(f"no target: fails natively ({failure})")
     finally:
         verdict.native_s = native.wall
     if settings.native_only:

@@ -3,6 +3,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -24,9 +25,9 @@ class Output:
 
 
 class Place:
-    def __init__(self, mode, vendor, icd_file, folder, tools, present_as_gpu=False, timing=False, fast=False, native=None):
+    def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None):
         self.mode, self.vendor, self.icd_file, self.folder, self.tools = mode, vendor, icd_file, folder, tools
-        self.present_as_gpu, self.timing, self.fast = present_as_gpu, timing, fast
+        self.present_as_gpu, self.timing, self.fast = case.present_as_gpu, timing, fast
         self.native = native  # where the same case ran natively, for cases that hand something over
         self.calls = collections.Counter()
         self.wall = self.cpu = 0.0
@@ -62,15 +63,18 @@ class Place:
         if self.mode == "grus":
             command = self._grus_prefix(report_file) + command
         outcome = self._spawn(command, self._environment(calls_file) | (environment or {}), timeout)
-        self._count_calls(calls_file)
+        calls = _read_calls(calls_file)
+        self.calls.update(calls)
         if outcome.code not in ok:
             raise Failed(_reason(outcome))
-        if self.mode == "grus":
-            _require_report(report_file)
+        if self.mode == "grus" and calls:
+            _require_all_seen(calls, report_file)
         return outcome
 
     def _grus_prefix(self, report_file) -> list:
-        options = ["--vendors", str(self.icd_file), "--report", str(report_file)]
+        options = ["--vendors", str(self.icd_file)]
+        if not self.timing:
+            options += ["--report", str(report_file)]
         if self.present_as_gpu:
             options += ["--present-as", "gpu"]
         return [*self.tools.grus, "run", *options, "--"]
@@ -78,10 +82,10 @@ class Place:
     def _environment(self, calls_file) -> dict:
         home = self.folder / "home"
         environment = {
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(self.folder / "tmp"),
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1",
+            "HOME": str(home), "TMPDIR": str(self.folder / "tmp"), "XDG_RUNTIME_DIR": str(self.folder / "run"),
             "XDG_CACHE_HOME": str(home / ".cache"), "XDG_DATA_HOME": str(home / ".local/share"),
-            "XDG_CONFIG_HOME": str(home / ".config"), "XDG_RUNTIME_DIR": str(self.folder / "run"),
-            "PYTHONDONTWRITEBYTECODE": "1", "LAYER_CALLS_FILE": str(calls_file),
+            "XDG_CONFIG_HOME": str(home / ".config"), "LAYER_CALLS_FILE": str(calls_file),
         }
         environment |= self.vendor.private_environment(self.folder / "caches")
         layers = [] if self.timing else [self.tools.built("layer_calls.cpp")]
@@ -99,8 +103,8 @@ class Place:
         out, err = self.folder / "stdout", self.folder / "stderr"
         started = time.monotonic()
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
-            process = subprocess.Popen(command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL, stdout=out_file,
-                                       stderr=err_file, start_new_session=True)
+            process = subprocess.Popen(command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
+                                       stdout=out_file, stderr=err_file, start_new_session=True)
             overdue = threading.Event()
 
             def stop():
@@ -118,23 +122,32 @@ class Place:
             raise Failed(f"no end after {timeout} s")
         return Output(process.returncode, out.read_text(errors="replace"), err.read_text(errors="replace"))
 
-    def _count_calls(self, calls_file) -> None:
-        if not calls_file.exists():
-            return
-        for line in calls_file.read_text().splitlines():
-            call, code, count = line.split()
-            self.calls[call, int(code)] += int(count)
+
+def _read_calls(file) -> collections.Counter:
+    """What the counting layer saw of a program that ended by itself: (call, code) -> how often."""
+    calls = collections.Counter()
+    for line in file.read_text().splitlines() if file.exists() else ():
+        call, code, count = line.split()
+        calls[call, int(code)] += int(count)
+    return calls
 
 
-def _require_report(file) -> None:
-    """grus run writes a report when the program went through it; without one the comparison would mean nothing."""
+def _require_all_seen(calls, report_file) -> None:
+    """The program's launches must have gone through Grus, else the comparison would mean nothing."""
     try:
-        json.loads(file.read_text())
+        reports = [json.loads(line) for line in report_file.read_text().splitlines()]
     except (OSError, ValueError) as error:
         raise Failed(f"no report from grus run: {error}") from None
+    if not reports:
+        raise Failed("the program's calls did not go through Grus")
+    made = sum(count for (call, _), count in calls.items() if call == "clEnqueueNDRangeKernel")
+    seen = sum(report["calls"].get("clEnqueueNDRangeKernel", 0) for report in reports)
+    if made != seen:
+        raise Failed(f"{made} launches, of which Grus saw {seen}")
 
 
 def _reason(outcome: Output) -> str:
     how = f"killed by signal {-outcome.code}" if outcome.code < 0 else f"exit status {outcome.code}"
     lines = [line.strip() for line in (outcome.err or outcome.out).splitlines() if line.strip()]
-    return f"{how}: {lines[-1][:160]}" if lines else how
+    telling = [line for line in lines if re.search("error|fail|invalid|cannot|unable", line, re.IGNORECASE)] or lines
+    return f"{how}: {telling[-1][:160]}" if lines else how

@@ -5,7 +5,8 @@ MOST_DETAILS = 12
 
 
 def _row(cells, widths) -> str:
-    return "  ".join(f"{cell:>{-width}}" if width < 0 else f"{cell:<{width}}" for cell, width in zip(cells, widths)).rstrip()
+    padded = (f"{cell:>{-width}}" if width < 0 else f"{cell:<{width}}" for cell, width in zip(cells, widths))
+    return "  ".join(padded).rstrip()
 
 
 class Table:
@@ -24,7 +25,8 @@ def name_width(cases) -> int:
 
 
 def verdict_table(cases) -> Table:
-    return Table(("program", "vendor", "native", "grus", "native s", "grus s", "result"), (name_width(cases), 8, 6, 7, -8, -8, 1))
+    titles = ("program", "vendor", "native", "grus", "native s", "grus s", "result")
+    return Table(titles, (name_width(cases), 8, 6, 7, -8, -8, 1))
 
 
 def print_verdict(table, verdict) -> None:
@@ -34,8 +36,8 @@ def print_verdict(table, verdict) -> None:
     result = verdict.result
     if sys.stdout.isatty():
         result = {"passed": "\033[32m", "failed": "\033[31m", "skipped": "\033[33m"}[result] + result + "\033[0m"
-    table.line((verdict.program, verdict.vendor, verdict.native, verdict.grus, seconds(verdict.native_s), seconds(verdict.grus_s),
-                result + (f": {verdict.why}" if verdict.why else "")))
+    table.line((verdict.program, verdict.vendor, verdict.native, verdict.grus, seconds(verdict.native_s),
+                seconds(verdict.grus_s), result + (f": {verdict.why}" if verdict.why else "")))
     for detail in verdict.details[:MOST_DETAILS]:
         print(f"    {detail}", flush=True)
     if len(verdict.details) > MOST_DETAILS:
@@ -51,8 +53,8 @@ def print_times(table, times) -> None:
     if times.why:
         table.line((times.program, times.vendor, "-", "-", times.why, "", ""))
         return
-    table.line((times.program, times.vendor, f"{times.native_s:.2f}", f"{times.grus_s:.2f}", times.ratio, times.native_ratio,
-                f"{times.cpu_ratio:.3f}"))
+    table.line((times.program, times.vendor, f"{times.native_s:.2f}", f"{times.grus_s:.2f}", times.ratio,
+                times.native_ratio, f"{times.cpu_ratio:.3f}"))
 
 
 def summary(verdicts) -> str:

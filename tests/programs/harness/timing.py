@@ -58,7 +58,7 @@ def measure(case, vendor, tools, folder, repeats) -> Times:
         icd_file = vendor.icd_file(here)
         tools.add(case)
         places = {
-            label: Place(mode, vendor, icd_file, here / label, tools, case.present_as_gpu, timing=True)
+            label: Place(case, mode, vendor, icd_file, here / label, tools, timing=True)
             for label, mode in (("native", "native"), ("grus", "grus"), ("again", "native"))
         }
         _interleave(case, places, repeats, times)

@@ -2,6 +2,7 @@
 // usage: boost_compute [COUNT]
 // Prints one line per algorithm with a checksum of its result.
 #define CL_TARGET_OPENCL_VERSION 120
+#include <algorithm>
 #include <boost/compute/algorithm/accumulate.hpp>
 #include <boost/compute/algorithm/copy.hpp>
 #include <boost/compute/algorithm/count_if.hpp>
@@ -17,8 +18,6 @@
 #include <boost/compute/lambda.hpp>
 #include <boost/compute/system.hpp>
 #include <boost/compute/utility/source.hpp>
-
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>

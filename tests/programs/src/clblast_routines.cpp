@@ -1,12 +1,12 @@
 // CLBlast routines of all three levels, each checked against plain loops on the CPU.
 // usage: clblast_routines [ROUNDS]
 // Prints one line per routine with a checksum of its result.
-#include "opencl_start.hpp"
-
 #include <clblast.h>
 
 #include <cmath>
 #include <vector>
+
+#include "opencl_start.hpp"
 
 namespace {
 
@@ -85,7 +85,8 @@ int run_all(OpenCl& cl, bool print) {
   }
   {
     Buffer<float> by(cl, y);
-    done(clblast::Gemv(row, turned, kN, kN, 2.0f, ba(), 0, kN, bx(), 0, 1, 0.5f, by(), 0, 1, &cl.queue, nullptr), "Gemv");
+    done(clblast::Gemv(row, turned, kN, kN, 2.0f, ba(), 0, kN, bx(), 0, 1, 0.5f, by(), 0, 1, &cl.queue, nullptr),
+         "Gemv");
     std::vector<double> expected(kN);
     for (std::size_t i = 0; i < kN; ++i) {
       for (std::size_t k = 0; k < kN; ++k) expected[i] += 2.0 * a[k * kN + i] * x[k];
@@ -96,7 +97,8 @@ int run_all(OpenCl& cl, bool print) {
   {
     Buffer<float> bc(cl, Values(kN * kN));
     cl_event event;
-    done(clblast::Gemm(row, plain, turned, kN, kN, kN, 1.0f, ba(), 0, kN, bb(), 0, kN, 0.0f, bc(), 0, kN, &cl.queue, &event),
+    done(clblast::Gemm(row, plain, turned, kN, kN, kN, 1.0f, ba(), 0, kN, bb(), 0, kN, 0.0f, bc(), 0, kN, &cl.queue,
+                       &event),
          "Gemm");
     check(clWaitForEvents(1, &event), "clWaitForEvents");
     clReleaseEvent(event);
@@ -108,7 +110,8 @@ int run_all(OpenCl& cl, bool print) {
   }
   {
     Buffer<float> turned_copy(cl, Values(kN * kN));
-    done(clblast::Omatcopy(row, turned, kN, kN, 3.0f, ba(), 0, kN, turned_copy(), 0, kN, &cl.queue, nullptr), "Omatcopy");
+    done(clblast::Omatcopy(row, turned, kN, kN, 3.0f, ba(), 0, kN, turned_copy(), 0, kN, &cl.queue, nullptr),
+         "Omatcopy");
     std::vector<double> expected(kN * kN);
     for (std::size_t i = 0; i < kN; ++i)
       for (std::size_t j = 0; j < kN; ++j) expected[j * kN + i] = 3.0 * a[i * kN + j];

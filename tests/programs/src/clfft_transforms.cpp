@@ -1,14 +1,14 @@
 // clFFT transforms, each checked against a discrete Fourier transform computed on the CPU.
 // usage: clfft_transforms [ROUNDS]
 // Prints one line per transform with its error and a checksum of its output.
-#include "opencl_start.hpp"
-
 #include <clFFT.h>
 
 #include <cmath>
 #include <complex>
 #include <numbers>
 #include <vector>
+
+#include "opencl_start.hpp"
 
 namespace {
 
@@ -54,7 +54,8 @@ Values reference(const Transform& transform, const Values& input) {
       const std::size_t k = i / stride % length, first = i - k * stride;
       std::complex<double> sum = 0;
       for (std::size_t j = 0; j < length; ++j)
-        sum += now[first + j * stride] * std::polar(1.0, sign * 2 * std::numbers::pi * double(j * k % length) / double(length));
+        sum += now[first + j * stride] *
+               std::polar(1.0, sign * 2 * std::numbers::pi * double(j * k % length) / double(length));
       next[i] = transform.direction == CLFFT_FORWARD ? sum : sum / double(length);
     }
     now = next;
@@ -77,13 +78,15 @@ Values on_device(OpenCl& cl, const Transform& transform, const Values& input) {
   check(code, "clCreateBuffer");
   cl_mem out = clCreateBuffer(cl.context, CL_MEM_READ_WRITE, bytes, nullptr, &code);
   check(code, "clCreateBuffer");
-  check(clEnqueueWriteBuffer(cl.queue, in, CL_TRUE, 0, bytes, input.data(), 0, nullptr, nullptr), "clEnqueueWriteBuffer");
+  check(clEnqueueWriteBuffer(cl.queue, in, CL_TRUE, 0, bytes, input.data(), 0, nullptr, nullptr),
+        "clEnqueueWriteBuffer");
   cl_event done;
   check_fft(clfftEnqueueTransform(plan, transform.direction, 1, &cl.queue, 0, nullptr, &done, &in, &out, nullptr),
             "clfftEnqueueTransform");
   Values result(input.size());
   const cl_mem where = transform.location == CLFFT_INPLACE ? in : out;
-  check(clEnqueueReadBuffer(cl.queue, where, CL_TRUE, 0, bytes, result.data(), 1, &done, nullptr), "clEnqueueReadBuffer");
+  check(clEnqueueReadBuffer(cl.queue, where, CL_TRUE, 0, bytes, result.data(), 1, &done, nullptr),
+        "clEnqueueReadBuffer");
   clReleaseEvent(done);
   clReleaseMemObject(in);
   clReleaseMemObject(out);

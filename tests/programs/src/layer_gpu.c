@@ -5,19 +5,21 @@
 static const cl_icd_dispatch* below;
 static cl_icd_dispatch layer;
 
-static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room, cl_device_id* devices,
-                                         cl_uint* count) {
+static cl_int CL_API_CALL get_device_ids(cl_platform_id platform, cl_device_type type, cl_uint room,
+                                         cl_device_id* devices, cl_uint* count) {
   return below->clGetDeviceIDs(platform, type & CL_DEVICE_TYPE_GPU ? CL_DEVICE_TYPE_ALL : type, room, devices, count);
 }
 
-static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info what, size_t room, void* answer, size_t* size) {
+static cl_int CL_API_CALL get_device_info(cl_device_id device, cl_device_info what, size_t room, void* answer,
+                                          size_t* size) {
   const cl_int error = below->clGetDeviceInfo(device, what, room, answer, size);
   if (error == CL_SUCCESS && what == CL_DEVICE_TYPE && answer) *(cl_device_type*)answer = CL_DEVICE_TYPE_GPU;
   return error;
 }
 
 static cl_context CL_API_CALL create_context_from_type(const cl_context_properties* properties, cl_device_type type,
-                                                       void(CL_CALLBACK* notify)(const char*, const void*, size_t, void*),
+                                                       void(CL_CALLBACK* notify)(const char*, const void*, size_t,
+                                                                                 void*),
                                                        void* user_data, cl_int* error) {
   return below->clCreateContextFromType(properties, type & CL_DEVICE_TYPE_GPU ? CL_DEVICE_TYPE_ALL : type, notify,
                                         user_data, error);

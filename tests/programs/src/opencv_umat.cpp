@@ -1,15 +1,14 @@
 // An OpenCV pipeline on UMat, which OpenCV runs through OpenCL, each step checked against the same step on Mat.
 // usage: opencv_umat WIDTH HEIGHT ROUNDS
 // Prints the device, and for each step a hash of its output; ends non-zero if OpenCL is off or a step is wrong.
-#include <opencv2/core.hpp>
-#include <opencv2/core/ocl.hpp>
-#include <opencv2/imgproc.hpp>
-
 #include <cinttypes>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <opencv2/core.hpp>
+#include <opencv2/core/ocl.hpp>
+#include <opencv2/imgproc.hpp>
 #include <string>
 #include <vector>
 
@@ -25,20 +24,31 @@ const std::vector<Step>& steps() {
   static const std::vector<Step> all = {
       {"gray", 1, [](auto in, auto out) { cv::cvtColor(in, out, cv::COLOR_BGR2GRAY); }},
       {"hsv", 2, [](auto in, auto out) { cv::cvtColor(in, out, cv::COLOR_BGR2HSV); }},
-      {"gaussian", 1, [](auto in, auto out) { cv::GaussianBlur(in, out, {7, 7}, 1.5); }},
-      {"box", 1, [](auto in, auto out) { cv::blur(in, out, {5, 5}); }},
+      {"gaussian", 1,
+       [](auto in, auto out) {
+         cv::GaussianBlur(in, out, {7, 7}, 1.5);
+       }},
+      {"box", 1,
+       [](auto in, auto out) {
+         cv::blur(in, out, {5, 5});
+       }},
       {"median", 0, [](auto in, auto out) { cv::medianBlur(in, out, 3); }},
       {"bilateral", 1, [](auto in, auto out) { cv::bilateralFilter(in, out, 5, 30, 3); }},
-      {"dilate", 0, [](auto in, auto out) { cv::dilate(in, out, cv::Mat(), {-1, -1}, 2); }},
+      {"dilate", 0,
+       [](auto in, auto out) {
+         cv::dilate(in, out, cv::Mat(), {-1, -1}, 2);
+       }},
       {"sobel", 1, [](auto in, auto out) { cv::Sobel(in, out, CV_16S, 1, 0); }},
       {"half", 1, [](auto in, auto out) { cv::resize(in, out, {}, 0.5, 0.5, cv::INTER_AREA); }},
-      {"warp", 2, [](auto in, auto out) {
+      {"warp", 2,
+       [](auto in, auto out) {
          const cv::Mat turn = (cv::Mat_<double>(2, 3) << 1, 0.125, -4, -0.125, 1, 6);
          cv::warpAffine(in, out, turn, in.size(), cv::INTER_NEAREST);
        }},
       {"threshold", 0, [](auto in, auto out) { cv::threshold(in, out, 100, 255, cv::THRESH_BINARY); }},
       {"difference", 0, [](auto in, auto out) { cv::absdiff(in, cv::Scalar(10, 128, 250), out); }},
-      {"float", 1e-4, [](auto in, auto out) {
+      {"float", 1e-4,
+       [](auto in, auto out) {
          cv::UMat wide;
          in.getUMat().convertTo(wide, CV_32F, 1 / 255.0);
          cv::multiply(wide, wide, out, 2.0);
@@ -77,8 +87,9 @@ bool close_enough(const cv::Mat& ours, const cv::Mat& reference, double allowed)
 }
 
 bool run_own_kernel(const cv::UMat& image) {
-  const cv::ocl::ProgramSource source("__kernel void invert(__global uchar* p, int n)"
-                                      "{ int i = get_global_id(0); if (i < n) p[i] = 255 - p[i]; }");
+  const cv::ocl::ProgramSource source(
+      "__kernel void invert(__global uchar* p, int n)"
+      "{ int i = get_global_id(0); if (i < n) p[i] = 255 - p[i]; }");
   cv::UMat inverted = image.clone();
   int count = static_cast<int>(inverted.total() * inverted.elemSize());
   std::size_t global = count;

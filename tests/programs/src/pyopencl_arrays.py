@@ -74,7 +74,8 @@ __kernel void group_sums(__global const int *x, __global int *sums, __local int 
 def images(context, queue, program):
     pixels = np.arange(24 * 16 * 4, dtype=np.uint32).astype(np.uint8).reshape(16, 24, 4)
     layout = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.UNORM_INT8)
-    source = cl.Image(context, cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR, layout, shape=(24, 16), hostbuf=pixels)
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    source = cl.Image(context, flags, layout, shape=(24, 16), hostbuf=pixels)
     target = cl.Image(context, cl.mem_flags.WRITE_ONLY, layout, shape=(24, 16))
     program.flip(queue, (24, 16), None, source, target)
     back = np.empty_like(pixels)

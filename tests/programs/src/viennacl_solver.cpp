@@ -3,6 +3,12 @@
 // Prints one line per step with its result.
 #define CL_TARGET_OPENCL_VERSION 120
 #define VIENNACL_WITH_OPENCL
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <map>
+#include <vector>
 #include <viennacl/compressed_matrix.hpp>
 #include <viennacl/linalg/cg.hpp>
 #include <viennacl/linalg/inner_prod.hpp>
@@ -10,13 +16,6 @@
 #include <viennacl/linalg/prod.hpp>
 #include <viennacl/matrix.hpp>
 #include <viennacl/vector.hpp>
-
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <map>
-#include <vector>
 
 namespace {
 

@@ -8,12 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <string>
 
 namespace grus::test {
-
-#ifndef GRUS_LIBRARY
-#define GRUS_LIBRARY "libgrus.so"
-#endif
 
 struct Library {
   cl_platform_id platform = nullptr;
@@ -21,16 +19,25 @@ struct Library {
   void* (*extension_address)(const char*) = nullptr;  // clGetExtensionFunctionAddress, as exported
 };
 
+// The build's own, unless GRUS_LIBRARY names another: as a variable of the environment, or of the compiler.
+inline std::string library_path() {
+  if (const char* elsewhere = std::getenv("GRUS_LIBRARY")) return elsewhere;
+#ifdef GRUS_LIBRARY
+  return GRUS_LIBRARY;
+#else
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path() / "lib/libgrus.so";
+#endif
+}
+
 inline Library load_library() {
-  const char* elsewhere = std::getenv("GRUS_LIBRARY");
-  const char* path = elsewhere ? elsewhere : GRUS_LIBRARY;
+  const std::string path = library_path();
   setenv("GRUS_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 1);
   const auto fail = [&](const char* why) {
-    std::fprintf(stderr, "%s: %s\n", path, why);
+    std::fprintf(stderr, "%s: %s\n", path.c_str(), why);
     std::exit(1);
   };
   Library library;
-  void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) fail(dlerror());
   library.extension_address = reinterpret_cast<void* (*)(const char*)>(dlsym(handle, "clGetExtensionFunctionAddress"));
   if (!library.extension_address) fail("exports no clGetExtensionFunctionAddress");

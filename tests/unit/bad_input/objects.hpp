@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <typeindex>
 #include <vector>
 
@@ -34,12 +35,16 @@ struct Objects {
   cl_mem second_image;
   cl_mem write_only_image;  // for kernels
   cl_mem buffer_image;      // one-dimensional, made from buffer
+  cl_mem volume;            // a three-dimensional image
   cl_sampler sampler;
   cl_program program;   // built, with kernels
   cl_program source;    // not built
   cl_program compiled;  // not linked
+  cl_program built_in;
   cl_kernel kernel;     // with all arguments set
   cl_kernel unset_kernel;
+  cl_kernel stale_kernel;   // with an argument that is gone
+  cl_kernel greedy_kernel;  // with more local memory than there is
   cl_event event;       // of a command that is done, with profiling
   cl_event user_event;  // that nobody finishes
 };
@@ -49,12 +54,13 @@ inline cl_program make_program(cl_context context) {
   return cl().clCreateProgramWithSource(context, 1, &source, nullptr, nullptr);
 }
 
-inline cl_mem make_image(cl_context context, cl_mem_flags flags, cl_mem from = nullptr) {
+inline cl_mem make_image(cl_context context, cl_mem_object_type type, cl_mem_flags flags, cl_mem from = nullptr) {
   const cl_image_format format{CL_RGBA, CL_UNSIGNED_INT8};
   cl_image_desc desc{};
-  desc.image_type = from ? CL_MEM_OBJECT_IMAGE1D_BUFFER : CL_MEM_OBJECT_IMAGE2D;
+  desc.image_type = type;
   desc.image_width = kImageSide;
-  desc.image_height = from ? 0 : kImageSide;
+  desc.image_height = kImageSide;
+  desc.image_depth = kImageSide;
   desc.mem_object = from;
   return cl().clCreateImage(context, flags, &format, &desc, nullptr, nullptr);
 }
@@ -70,18 +76,24 @@ inline Objects make_objects(cl_device_id device) {
   made.read_only_buffer = buffer(CL_MEM_HOST_READ_ONLY);
   const cl_buffer_region half{kBufferSize / 2, kBufferSize / 2};
   made.sub_buffer = cl().clCreateSubBuffer(made.buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &half, nullptr);
-  made.image = make_image(made.context, CL_MEM_READ_WRITE);
-  made.second_image = make_image(made.context, CL_MEM_READ_WRITE);
-  made.write_only_image = make_image(made.context, CL_MEM_WRITE_ONLY);
-  made.buffer_image = make_image(made.context, CL_MEM_READ_WRITE, made.buffer);
+  made.image = make_image(made.context, CL_MEM_OBJECT_IMAGE2D, CL_MEM_READ_WRITE);
+  made.second_image = make_image(made.context, CL_MEM_OBJECT_IMAGE2D, CL_MEM_READ_WRITE);
+  made.write_only_image = make_image(made.context, CL_MEM_OBJECT_IMAGE2D, CL_MEM_WRITE_ONLY);
+  made.buffer_image = make_image(made.context, CL_MEM_OBJECT_IMAGE1D_BUFFER, CL_MEM_READ_WRITE, made.buffer);
+  made.volume = make_image(made.context, CL_MEM_OBJECT_IMAGE3D, CL_MEM_READ_WRITE);
   made.sampler = cl().clCreateSampler(made.context, CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, nullptr);
   made.program = make_program(made.context);
   cl().clBuildProgram(made.program, 0, nullptr, "", nullptr, nullptr);
   made.source = make_program(made.context);
   made.compiled = make_program(made.context);
   cl().clCompileProgram(made.compiled, 0, nullptr, "", 0, nullptr, nullptr, nullptr, nullptr);
+  made.built_in = cl().clCreateProgramWithBuiltInKernels(made.context, 1, &device, "pocl.add.i8", nullptr);
   made.kernel = cl().clCreateKernel(made.program, "all_kinds", nullptr);
   made.unset_kernel = cl().clCreateKernel(made.program, "second", nullptr);
+  made.stale_kernel = cl().clCreateKernel(made.program, "second", nullptr);
+  cl_mem gone = buffer(CL_MEM_READ_WRITE);
+  cl().clSetKernelArg(made.stale_kernel, 0, sizeof gone, &gone);
+  cl().clReleaseMemObject(gone);
   const cl_uint value = 1;
   cl().clSetKernelArg(made.kernel, kBufferArgument, sizeof made.buffer, &made.buffer);
   cl().clSetKernelArg(made.kernel, kImageArgument, sizeof made.image, &made.image);
@@ -90,6 +102,8 @@ inline Objects make_objects(cl_device_id device) {
   cl().clSetKernelArg(made.kernel, kValueArgument, sizeof value, &value);
   cl().clEnqueueMarker(made.queue, &made.event);
   cl().clFinish(made.queue);
+  made.greedy_kernel = cl().clCloneKernel(made.kernel, nullptr);
+  cl().clSetKernelArg(made.greedy_kernel, kLocalArgument, SIZE_MAX, nullptr);
   made.user_event = cl().clCreateUserEvent(made.context, nullptr);
   return made;
 }

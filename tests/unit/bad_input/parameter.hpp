@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <concepts>
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,15 +20,39 @@ namespace grus::test {
 // What a call without a code answers if it refuses: a null pointer. No code of OpenCL's is positive.
 inline constexpr cl_int kNull = 1;
 
-struct Codes : std::vector<cl_int> {
-  Codes(cl_int code) : vector{code} {}
-  Codes(std::initializer_list<cl_int> codes) : vector{codes} {}
-  bool have(cl_int code) const { return std::find(begin(), end(), code) != end(); }
+class Codes {
+ public:
+  constexpr Codes(cl_int code) : codes_{code, code, code} {}
+  constexpr Codes(cl_int code, cl_int or_code) : codes_{code, or_code, or_code} {}
+  constexpr Codes(cl_int code, cl_int or_code, cl_int or_this) : codes_{code, or_code, or_this} {}
+  bool have(cl_int code) const { return std::find(codes_.begin(), codes_.end(), code) != codes_.end(); }
+  std::string text() const { return ::testing::PrintToString(codes_); }
+
+ private:
+  std::array<cl_int, 3> codes_;
 };
 
+// Values of all types travel as one word: that keeps the machinery free of templates, and the table quick to compile.
+using Word = std::uintptr_t;
 template <typename T>
-struct Parameter {
-  using Make = std::function<T()>;
+Word to_word(T value) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<Word>(value);
+  } else {
+    return static_cast<Word>(value);
+  }
+}
+template <typename T>
+T from_word(Word word) {
+  if constexpr (std::is_pointer_v<T>) {
+    return reinterpret_cast<T>(word);
+  } else {
+    return static_cast<T>(word);
+  }
+}
+using Make = std::function<Word()>;
+
+struct Values {
   struct Bad {
     std::string what;
     Make make;
@@ -36,19 +60,31 @@ struct Parameter {
   };
   Make good;
   std::vector<Bad> bad;
+};
 
-  template <typename Value>
-    requires std::convertible_to<Value, T>
-  Parameter(Value value) : good{[value] { return static_cast<T>(value); }} {}
-  Parameter(Make make) : good{std::move(make)} {}
-
-  Parameter but(std::string what, T value, Codes codes) const {
-    Parameter more = *this;
-    std::erase_if(more.bad, [&](const Bad& known) { return known.what == what; });
-    more.bad.push_back({std::move(what), [value] { return value; }, std::move(codes)});
-    return more;
+// The values that a parameter of type T can have. Copies share them.
+template <typename T>
+class Parameter {
+ public:
+  template <std::convertible_to<T> Value>
+  Parameter(Value value) : Parameter{made_by([word = to_word(static_cast<T>(value))] { return word; })} {}
+  static Parameter made_by(Make make) {
+    static std::deque<Values> kept;  // for as long as the table
+    return Parameter{&kept.emplace_back(Values{std::move(make), {}})};
   }
-  Parameter null(Codes codes) const { return but("null", nullptr, std::move(codes)); }
+
+  Parameter but(const char* what, T value, Codes codes) { return but_made_by(what, [word = to_word(value)] { return word; }, codes); }
+  Parameter null(Codes codes) { return but("null", nullptr, codes); }
+  Parameter but_made_by(const std::string& what, Make make, Codes codes) {
+    std::erase_if(values_->bad, [&](const Values::Bad& known) { return known.what == what; });
+    values_->bad.push_back({what, std::move(make), codes});
+    return *this;
+  }
+  Values& values() const { return *values_; }
+
+ private:
+  explicit Parameter(Values* values) : values_{values} {}
+  Values* values_;
 };
 
 // What calls write to. Objects that they return here are released after each call.
@@ -71,6 +107,37 @@ struct Answers {
 };
 inline Answers answers{};
 
+// --- Calling -----------------------------------------------------------------------------------------------------------
+
+template <Handle T>
+void discard(T handle) {
+  if (handle) release(handle);
+}
+inline void discard(void* mapped) {
+  if (!mapped) return;
+  for (cl_mem memory : {world().own.buffer, world().own.image}) {
+    cl().clEnqueueUnmapMemObject(world().own.queue, memory, mapped, 0, nullptr, nullptr);
+  }
+}
+
+// Calls, and returns the code, wherever it comes from.
+template <typename Return, typename... Args, std::size_t... kIndex>
+cl_int invoke(Return(CL_API_CALL* function)(Args...), const std::vector<Word>& words, std::index_sequence<kIndex...>) {
+  if constexpr (std::is_void_v<Return>) {
+    function(from_word<Args>(words[kIndex])...);
+    return CL_SUCCESS;
+  } else if constexpr (std::is_same_v<Return, cl_int>) {
+    return function(from_word<Args>(words[kIndex])...);
+  } else {
+    answers.code = kNull;
+    Return handle = function(from_word<Args>(words[kIndex])...);
+    const bool told = answers.code != kNull;
+    EXPECT_TRUE(!told || (handle != nullptr) == (answers.code == CL_SUCCESS)) << "code " << answers.code;
+    discard(handle);
+    return handle ? CL_SUCCESS : answers.code;
+  }
+}
+
 struct Case {
   std::string what;
   std::function<cl_int()> run;
@@ -82,69 +149,37 @@ class Table {
  public:
   // `expected` is for the call in which all parameters are good: not success, if Grus doesn't offer it.
   template <typename Return, typename... Args>
-  void add(const char* name, Codes expected, Return(CL_API_CALL* function)(Args...), std::type_identity_t<Parameter<Args>>... given) {
-    const auto parameters = std::make_shared<std::tuple<Parameter<Args>...>>(std::move(given)...);
-    add_cases(rows_[name], expected, function, parameters, std::index_sequence_for<Args...>{});
+  void add(const char* name, Codes expected, Return(CL_API_CALL* function)(Args...), std::type_identity_t<Parameter<Args>>... parameters) {
+    add_row(name, expected, {&parameters.values()...}, [function](const std::vector<Word>& words) {
+      return invoke(function, words, std::index_sequence_for<Args...>{});
+    });
+    if (((Handle<Args> && parameters.values().bad.empty()) || ...)) ADD_FAILURE() << name << " has a handle without bad values";
   }
   const std::vector<Case>& operator[](const std::string& name) { return rows_[name]; }
 
  private:
-  template <typename Return, typename... Args, std::size_t... kIndex>
-  static void add_cases(std::vector<Case>& cases, const Codes& expected, Return(CL_API_CALL* function)(Args...),
-                        std::shared_ptr<std::tuple<Parameter<Args>...>> parameters, std::index_sequence<kIndex...>) {
-    const auto good = [=] { return invoke(function, std::get<kIndex>(*parameters).good()...); };
-    cases.push_back({"all is well", good, expected});
-    const auto vary = [&]<std::size_t kVaried>(std::integral_constant<std::size_t, kVaried>) {
-      const auto& parameter = std::get<kVaried>(*parameters);
-      using Type = std::tuple_element_t<kVaried, std::tuple<Args...>>;
-      if (Handle<Type> && parameter.bad.empty()) ADD_FAILURE() << "parameter " << kVaried + 1 << ": no bad handles";
-      for (const auto& bad : parameter.bad) {
-        const auto run = [=] {
-          const auto value = [&]<std::size_t kThis>(std::integral_constant<std::size_t, kThis>) {
-            if constexpr (kThis == kVaried) {
-              return bad.make();
-            } else {
-              return std::get<kThis>(*parameters).good();
-            }
-          };
-          return invoke(function, value(std::integral_constant<std::size_t, kIndex>{})...);
-        };
-        cases.push_back({"parameter " + std::to_string(kVaried + 1) + " is " + bad.what, run, bad.codes});
-      }
+  using Invoke = std::function<cl_int(const std::vector<Word>&)>;
+
+  void add_row(const char* name, Codes expected, const std::vector<const Values*>& parameters, const Invoke& call) {
+    const auto run_with = [=](const Values* varied, const Make& value) {
+      return [=] {
+        std::vector<Word> words;
+        for (const Values* parameter : parameters) words.push_back(parameter == varied ? value() : parameter->good());
+        const cl_int code = call(words);
+        EXPECT_TRUE(code == CL_SUCCESS || answers.is_empty()) << "refused, but an object was handed out";
+        answers.clear();
+        return code;
+      };
     };
-    (vary(std::integral_constant<std::size_t, kIndex>{}), ...);
-    cases.push_back({"all is well again", good, expected});
-  }
-
-  // The code of a call, wherever it returns it. Refused calls must not hand out anything.
-  template <typename Return, typename... Args>
-  static cl_int invoke(Return(CL_API_CALL* function)(Args...), Args... args) {
-    answers.code = kNull;
-    cl_int code = CL_SUCCESS;
-    if constexpr (std::is_void_v<Return>) {
-      function(args...);
-    } else if constexpr (std::is_same_v<Return, cl_int>) {
-      code = function(args...);
-    } else {
-      Return handle = function(args...);
-      code = handle ? CL_SUCCESS : answers.code;
-      if (handle && answers.code != kNull) EXPECT_EQ(answers.code, CL_SUCCESS);
-      discard(handle);
+    auto& cases = rows_[name];
+    cases.push_back({"all is well", run_with(nullptr, nullptr), expected});
+    for (std::size_t next = 0; next < parameters.size(); ++next) {
+      for (const auto& bad : parameters[next]->bad) {
+        const std::string what = "parameter " + std::to_string(next + 1) + " is " + bad.what;
+        cases.push_back({what, run_with(parameters[next], bad.make), bad.codes});
+      }
     }
-    if (code != CL_SUCCESS) EXPECT_TRUE(answers.is_empty()) << "refused, but an object was handed out";
-    answers.clear();
-    return code;
-  }
-
-  template <Handle T>
-  static void discard(T handle) {
-    if (handle) release(handle);
-  }
-  static void discard(void* mapped) {
-    if (!mapped) return;
-    for (cl_mem memory : {world().own.buffer, world().own.image}) {
-      cl().clEnqueueUnmapMemObject(world().own.queue, memory, mapped, 0, nullptr, nullptr);
-    }
+    cases.push_back({"all is well again", run_with(nullptr, nullptr), expected});
   }
 
   std::map<std::string, std::vector<Case>> rows_;

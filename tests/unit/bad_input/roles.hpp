@@ -3,6 +3,7 @@
 
 #include <climits>
 #include <cstdint>
+#include <memory>
 
 #include "unit/bad_input/parameter.hpp"
 
@@ -21,36 +22,35 @@ inline const std::size_t* triple(std::size_t x, std::size_t y, std::size_t z) { 
 template <Handle T>
 Parameter<T> handle(T good, Codes codes = invalid(T{})) {
   Parameter<T> parameter{good};
-  const auto add = [&](std::string what, auto make) { parameter.bad.push_back({std::move(what), make, codes}); };
-  add("null", [] { return T{}; });
-  if constexpr (!std::is_same_v<T, cl_platform_id>) add("released", [] { return released(T{}); });
+  parameter.but("null", nullptr, codes);
+  if constexpr (!std::is_same_v<T, cl_platform_id>) parameter.but_made_by("released", [] { return to_word(released(T{})); }, codes);
   for (const NamedHandle& other : one_of_each()) {
-    if (other.type != typeid(T)) add(other.name, [wrong = other.handle] { return static_cast<T>(wrong); });
+    if (other.type != typeid(T)) parameter.but(other.name, static_cast<T>(other.handle), codes);
   }
-  add("a pointer into an object", [good] { return reinterpret_cast<T>(reinterpret_cast<char*>(good) + sizeof(void*)); });
-  add("an odd pointer", [good] { return reinterpret_cast<T>(reinterpret_cast<char*>(good) + 1); });
+  parameter.but("a pointer into an object", from_word<T>(to_word(good) + sizeof(void*)), codes);
+  parameter.but("an odd pointer", from_word<T>(to_word(good) + 1), codes);
+  parameter.but("an object that never was", from_word<T>(to_word(good) + (64 << 20)), codes);
   // Ordinary memory that looks like an object of Grus's to a loader.
   static const std::array<const void*, 64> forged{library().table};
-  add("forged", [] { return reinterpret_cast<T>(const_cast<const void**>(forged.data())); });
-  return parameter;
+  return parameter.but("forged", from_word<T>(to_word(forged.data())), codes);
 }
 
 // A list that holds one valid handle, and null behind it.
 template <Handle T>
 Parameter<const T*> list(const Parameter<T>& element, Codes null_list = CL_INVALID_VALUE) {
-  const auto listed = [](std::function<T()> make) -> std::function<const T*()> {
-    return [make = std::move(make), kept = std::make_shared<std::array<T, 16>>()]() -> const T* {
-      (*kept)[0] = make();
-      return kept->data();
+  const auto listed = [](const Make& make) -> Make {
+    return [make, kept = std::make_shared<std::array<T, 16>>()] {
+      (*kept)[0] = from_word<T>(make());
+      return to_word(kept->data());
     };
   };
-  Parameter<const T*> parameter{listed(element.good)};
-  for (const auto& bad : element.bad) parameter.bad.push_back({"a list with " + bad.what, listed(bad.make), bad.codes});
-  return parameter.null(std::move(null_list));
+  auto parameter = Parameter<const T*>::made_by(listed(element.values().good));
+  for (const auto& bad : element.values().bad) parameter.but_made_by("a list with " + bad.what, listed(bad.make), bad.codes);
+  return parameter.null(null_list);
 }
 // How many there are in such a list.
 inline Parameter<cl_uint> one_listed(Codes none, Codes too_many) {
-  return Parameter<cl_uint>{1}.but("zero", 0, std::move(none)).but("too many", 16, too_many).but("UINT_MAX", UINT_MAX, too_many);
+  return Parameter<cl_uint>{1}.but("zero", 0, none).but("too many", 16, too_many).but("UINT_MAX", UINT_MAX, too_many);
 }
 
 inline auto platform() { return handle(world().platform); }
@@ -76,14 +76,12 @@ inline auto image(cl_mem good = world().own.image) {
 
 // An object with one reference more than before, for a call to release.
 template <Handle T>
-Parameter<T> retained(const Parameter<T>& of, cl_int(CL_API_CALL* retain)(T)) {
-  Parameter<T> parameter = of;
-  parameter.good = [=, good = of.good] {
-    T object = good();
-    retain(object);
-    return object;
+Parameter<T> retained(Parameter<T> of, cl_int(CL_API_CALL* retain)(T)) {
+  of.values().good = [retain, good = of.values().good] {
+    retain(from_word<T>(good()));
+    return good();
   };
-  return parameter;
+  return of;
 }
 
 inline auto wait_count() { return one_listed(CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_EVENT_WAIT_LIST); }
@@ -103,7 +101,7 @@ T* memory() {
 // Memory that is read or written: null is refused.
 template <typename T = void>
 Parameter<T*> needed(Codes codes = CL_INVALID_VALUE) {
-  return Parameter<T*>{memory<T>()}.null(std::move(codes));
+  return Parameter<T*>{memory<T>()}.null(codes);
 }
 template <typename T>
 Parameter<T*> optional() {
@@ -136,7 +134,7 @@ inline Parameter<std::size_t> offset() {
 }
 inline Parameter<std::size_t> length(Codes zero = {CL_SUCCESS, CL_INVALID_VALUE}) {
   return Parameter<std::size_t>{16}
-      .but("zero", 0, std::move(zero))
+      .but("zero", 0, zero)
       .but("too long", kBufferSize, CL_INVALID_VALUE)
       .but("SIZE_MAX", SIZE_MAX, CL_INVALID_VALUE)
       .but("wrapping around", SIZE_MAX - 15, CL_INVALID_VALUE);

@@ -58,7 +58,7 @@ inline auto image_description_with_memory(cl_mem_object_type type) {
   return Parameter<const cl_image_desc*>{pitches(row, slice)}
       .but("of rows too short", pitches(row - 4, 0), wrong)
       .but("of rows that end within a pixel", pitches(row + 1, 0), wrong)
-      .but("of slices too small", pitches(row, slice - row), type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? Codes{CL_SUCCESS} : wrong)
+      .but("of slices too small", pitches(row, slice / 2), wrong)
       .but("of slices that are smaller than a row", pitches(row, 4), wrong)
       .but("of slices too small for rows that are implied", pitches(0, 4), wrong)
       .but("of slices that end within a row", pitches(row, slice + 4), wrong)
@@ -72,7 +72,9 @@ inline auto image_description_from_buffer() {
   const auto buffers = handle(world().own.buffer, CL_INVALID_IMAGE_DESCRIPTOR)
                            .but("an image", world().own.image, CL_INVALID_IMAGE_DESCRIPTOR)
                            .but("of another context", world().other.buffer, {CL_INVALID_CONTEXT, CL_INVALID_IMAGE_DESCRIPTOR});
-  for (const auto& bad : buffers.bad) parameter.bad.push_back({"made from " + bad.what, [=] { return from(bad.make()); }, bad.codes});
+  for (const auto& bad : buffers.values().bad) {
+    parameter.but_made_by("made from " + bad.what, [=, make = bad.make] { return to_word(from(from_word<cl_mem>(make()))); }, bad.codes);
+  }
   return parameter
       .but("wider than the buffer", description(CL_MEM_OBJECT_IMAGE1D_BUFFER,
                                                 [](auto& d) {
@@ -119,9 +121,9 @@ inline auto handle_size() {
 // An argument's value is where its handle lies.
 template <Handle T>
 Parameter<const void*> object_argument(const Parameter<T>& object) {
-  const auto listed = list(object);
-  Parameter<const void*> parameter{std::function<const void*()>{listed.good}};
-  for (const auto& bad : listed.bad) parameter.bad.push_back({bad.what, bad.make, bad.codes});
+  const Values& listed = list(object).values();
+  auto parameter = Parameter<const void*>::made_by(listed.good);
+  for (const auto& bad : listed.bad) parameter.but_made_by(bad.what, bad.make, bad.codes);
   return parameter;
 }
 inline Codes sub_group_codes(cl_int code) { return {code, CL_INVALID_OPERATION}; }
@@ -131,19 +133,20 @@ inline Codes sub_group_codes(cl_int code) { return {code, CL_INVALID_OPERATION};
 inline auto new_user_event() {
   auto parameter = handle(world().own.user_event);
   // The call finishes it, and nobody needs it afterwards: the last reference goes with the next one that is made.
-  parameter.good = [last = std::make_shared<cl_event>()] {
+  parameter.values().good = [last = std::make_shared<cl_event>()] {
     if (*last) release(*last);
-    return *last = another(cl_event{});
+    return to_word(*last = another(cl_event{}));
   };
   return parameter;
 }
 inline auto mapped_pointer() {
   const auto map = [] {
-    return cl().clEnqueueMapBuffer(world().own.queue, world().own.buffer, CL_TRUE, CL_MAP_READ, 16, 16, 0, nullptr, nullptr, nullptr);
+    return to_word(cl().clEnqueueMapBuffer(world().own.queue, world().own.buffer, CL_TRUE, CL_MAP_READ, 16, 16, 0, nullptr, nullptr, nullptr));
   };
-  auto parameter = Parameter<void*>{std::function<void*()>{map}}.null(CL_INVALID_VALUE).but("not mapped", memory(), CL_INVALID_VALUE);
-  parameter.bad.push_back({"within what is mapped", [map] { return static_cast<char*>(map()) + 1; }, CL_INVALID_VALUE});
-  return parameter;
+  return Parameter<void*>::made_by(map)
+      .null(CL_INVALID_VALUE)
+      .but("not mapped", memory(), CL_INVALID_VALUE)
+      .but_made_by("within what is mapped", [map] { return map() + 1; }, CL_INVALID_VALUE);
 }
 
 }  // namespace grus::test

@@ -1,0 +1,82 @@
+# Plain `make` builds a release into build/ and installs nothing. `make help` lists the rest.
+
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Which tests the sanitizers run: fast, long, or both.
+LABELS ?= fast|long
+
+CTEST := ctest --output-on-failure --no-tests=error
+
+.PHONY: all help setup demo check check-long asan tsan debug test format lint install uninstall clean
+
+all: build/CMakeCache.txt
+	cmake --build build -j$(JOBS)
+
+help:
+	@echo 'make             build/bin/grus, build/lib/libgrus.so, tests and benchmarks'
+	@echo 'make demo        run a real program natively and through Grus, and compare'
+	@echo 'make check       everything that must hold, in a quarter of an hour'
+	@echo 'make check-long  the same with all programs, long tests and sanitizers'
+	@echo 'make test        only the fast tests'
+	@echo 'make asan tsan   tests under the sanitizers: address and undefined, thread (LABELS=fast for fewer)'
+	@echo 'make debug       a debug build in build/debug'
+	@echo 'make format      format the sources; make lint checks them'
+	@echo 'make install     into DESTDIR/PREFIX ($(PREFIX)); activates nothing: see `grus enable`'
+	@echo 'make setup       install the Debian packages that all of this needs (as root)'
+
+build/CMakeCache.txt: CMakePresets.json
+	@.ci/setup --only-check build
+	cmake --preset release
+	@touch $@
+
+setup:
+	.ci/setup build demo check check-long
+
+demo:
+	.ci/setup build demo
+	$(MAKE) all
+	demo/run
+
+check:
+	.ci/setup build check
+	$(MAKE) all
+	$(MAKE) test
+	tests/programs/run --fast
+	.ci/lint --no-analyzer
+
+check-long: setup
+	$(MAKE) all
+	$(CTEST) --test-dir build -j$(JOBS)
+	tests/programs/run
+	$(MAKE) asan
+	$(MAKE) tsan
+	.ci/lint
+
+test: all
+	$(CTEST) --test-dir build -L fast -j$(JOBS)
+
+asan tsan:
+	cmake --preset $@
+	cmake --build build/$@ -j$(JOBS)
+	$(CTEST) --test-dir build/$@ -L '$(LABELS)' -j$(JOBS)
+
+debug:
+	cmake --preset debug
+	cmake --build build/debug -j$(JOBS)
+
+format:
+	.ci/lint --format
+
+lint: build/CMakeCache.txt
+	.ci/lint
+
+install: all
+	DESTDIR='$(DESTDIR)' cmake --install build --prefix '$(PREFIX)'
+
+uninstall:
+	@test -f build/install_manifest.txt || { echo 'nothing was installed from this build'; exit 1; }
+	xargs -d '\n' rm -fv < build/install_manifest.txt
+
+clean:
+	rm -rf build

@@ -1,0 +1,66 @@
+# Completion of the grus command for bash.
+
+_grus_vendors() {
+  local file
+  local -a names=()
+  for file in /etc/OpenCL/vendors/*.icd /etc/OpenCL/vendors/*.icd.grus; do
+    [[ -e $file ]] || continue
+    file=${file##*/}
+    file=${file%.grus}
+    names+=("${file%.icd}")
+  done
+  mapfile -t COMPREPLY < <(compgen -f -- "$1"; compgen -W "${names[*]}" -- "$1")
+}
+
+_grus() {
+  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
+  local options
+  if ((COMP_CWORD == 1)); then
+    mapfile -t COMPREPLY < <(compgen -W "run info enable disable --help --version" -- "$word")
+    return
+  fi
+
+  if [[ $subcommand == run ]]; then
+    # From the program on, complete as for that program.
+    local at
+    for ((at = 2; at < COMP_CWORD; at++)); do
+      case ${COMP_WORDS[at]} in
+        --) ((at++)); break ;;
+        --vendors | --present-as | --features | --report | --name | --log) ((at++)) ;;
+        -*) ;;
+        *) break ;;
+      esac
+    done
+    if ((at < COMP_CWORD)) || [[ $before == -- ]]; then
+      if declare -F _command_offset > /dev/null; then
+        _command_offset "$at"
+      else
+        mapfile -t COMPREPLY < <(compgen -c -f -- "$word")
+      fi
+      return
+    fi
+  fi
+
+  case $before in
+    --vendors) _grus_vendors "$word"; return ;;
+    --vendors-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+    --report) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
+    --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
+    --features) mapfile -t COMPREPLY < <(compgen -W "svm" -- "$word"); return ;;
+    --name) return ;;
+  esac
+
+  case $subcommand in
+    run) options="--vendors --present-as --features --objects --json --report --name --log --help --" ;;
+    info) options="--json --vendors --help" ;;
+    enable | disable) options="--dry-run --vendors-dir --help" ;;
+  esac
+  if [[ $word == -* || $subcommand != run ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
+  else
+    mapfile -t COMPREPLY < <(compgen -c -f -- "$word")
+  fi
+}
+
+complete -o filenames -F _grus grus
