@@ -17,17 +17,21 @@ cl_int check_map_flags(const Memory& memory, cl_map_flags flags) {
   return CL_SUCCESS;
 }
 
+bool is_free_for(const Region& region, const Queue& queue) {
+  if (region.last_queue) return region.last_queue == queue.id();
+  if (!region.last_use || region.last_use->place() == Event::Place::finished) return true;
+  if (region.last_use->place() == Event::Place::above) return false;
+  const auto status = executor_of(queue).event_status(region.last_use->id());
+  return status && *status <= CL_COMPLETE;
+}
+
 // A region that no command uses any more: one of the object's earlier ones, or a new one, registered with the vendor.
-Result<Region> take_region(Memory& memory, std::size_t size) {
+Result<Region> take_region(Memory& memory, const Queue& queue, std::size_t size) {
   Executor& executor = executor_of(*memory.context);
   {
     const std::lock_guard lock{memory.lock};
     for (auto region = memory.regions.begin(); region != memory.regions.end(); ++region) {
-      if (region->memory->size < size) continue;
-      if (region->last_use) {
-        const auto status = executor.event_status(region->last_use->id());
-        if (!status || *status > CL_COMPLETE) continue;
-      }
+      if (region->memory->size < size || !is_free_for(*region, queue)) continue;
       Region found = std::move(*region);
       memory.regions.erase(region);
       return found;
@@ -51,7 +55,7 @@ Result<Region> take_region(Memory& memory, std::size_t size) {
 }
 
 Result<void*> map_by_copy(Memory& memory, Mapping mapping, std::size_t size, const Enqueue& how) {
-  auto region = take_region(memory, size);
+  auto region = take_region(memory, how.queue, size);
   if (!region) return Failure{region.error() == CL_OUT_OF_RESOURCES ? CL_OUT_OF_RESOURCES : CL_MAP_FAILURE};
   mapping.pointer = region->memory->host;
   mapping.staging = std::move(*region);
@@ -70,31 +74,38 @@ Result<void*> map_by_copy(Memory& memory, Mapping mapping, std::size_t size, con
   return pointer;
 }
 
+cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
+  if (memory.is_image()) {
+    return enqueue(command::WriteImage{{memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer}, how);
+  }
+  return enqueue(command::Write{{memory.id()}, mapping.range, mapping.pointer}, how);
+}
+
 cl_int unmap_by_copy(Memory& memory, Mapping& mapping, const Enqueue& how) {
-  if (!(mapping.flags & kWrites)) {
-    const std::lock_guard lock{memory.lock};
-    memory.regions.push_back(std::move(mapping.staging));
-  }
-  if (!mapping.staging.memory) return enqueue(command::Marker{}, how);
-  // The region can be used again when this write is done, so it has an event even if the program wants none.
+  Region& region = mapping.staging;
+  region.last_queue = {};
+  region.last_use = {};
   cl_event done = nullptr;
-  const Enqueue write{how.queue, how.waits, &done, how.type, Blocking::no, Order::plain};
-  const cl_int code =
-      memory.is_image()
-          ? enqueue(command::WriteImage{{memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer}, write)
-          : enqueue(command::Write{{memory.id()}, mapping.range, mapping.pointer}, write);
+  cl_int code;
+  if (!(mapping.flags & kWrites)) {
+    code = enqueue(command::Marker{}, how);
+  } else if (how.queue.in_order()) {
+    code = write_back(memory, mapping, how);
+    region.last_queue = how.queue.id();
+  } else {  // its event is needed, even if the program wants none
+    code = write_back(memory, mapping, {how.queue, how.waits, &done, how.type});
+  }
   if (code != CL_SUCCESS) return code;
-  Event* event = live<Event>(done);
-  mapping.staging.last_use = Ref{event};
-  {
-    const std::lock_guard lock{memory.lock};
-    memory.regions.push_back(std::move(mapping.staging));
+  if (done) {
+    region.last_use = Ref{live<Event>(done)};
+    if (how.event_out) {
+      *how.event_out = done;
+    } else {
+      program_release(region.last_use.get());
+    }
   }
-  if (how.event_out) {
-    *how.event_out = done;
-  } else {
-    program_release(event);
-  }
+  const std::lock_guard lock{memory.lock};
+  memory.regions.push_back(std::move(region));
   return CL_SUCCESS;
 }
 

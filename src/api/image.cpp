@@ -184,7 +184,7 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
   NewImage order;
   order.id = image->id();
   order.context = context->id();
-  order.flags = flags & ~kHostPointer;
+  order.flags = flags & kDeviceAccess;  // what the host may do is checked here; moves and mappings may do all
   order.properties = image->properties;
   order.format = *format;
   order.desc = *desc;

@@ -44,7 +44,7 @@ Result<cl_mem> create_buffer(cl_context handle, const cl_mem_properties* propert
   NewBuffer order;
   order.id = buffer->id();
   order.context = context->id();
-  order.flags = flags & ~kHostPointer;
+  order.flags = flags & kDeviceAccess;  // what the host may do is checked here; moves and mappings may do all
   order.properties = buffer->properties;
   order.size = size;
   try {
@@ -89,7 +89,7 @@ Result<cl_mem> clCreateSubBuffer(cl_mem handle, cl_mem_flags flags, cl_buffer_cr
   if (parent->host_ptr) buffer->host_ptr = static_cast<std::byte*>(parent->host_ptr) + region.origin;
   if (parent->host) buffer->host = parent->host + region.origin;
   const cl_int code = executor_of(*parent->context)
-                          .create_sub_buffer(buffer->id(), parent->id(), flags & ~kHostPointer, {region.origin, region.size});
+                          .create_sub_buffer(buffer->id(), parent->id(), flags & kDeviceAccess, {region.origin, region.size});
   if (code != CL_SUCCESS) return Failure{code};
   buffer->created = true;
   return reinterpret_cast<cl_mem>(buffer.hand_out());

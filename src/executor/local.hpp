@@ -94,6 +94,8 @@ class LocalExecutor final : public Executor {
   };
   struct VendorQueue {
     cl_command_queue handle = nullptr;
+    cl_device_id device = nullptr;
+    std::atomic<bool> busy{false};  // something was enqueued since it was last known to be idle
     std::unique_ptr<Staging> staging;  // where the device has memory of its own
   };
   struct VendorKernel {
@@ -129,7 +131,7 @@ class LocalExecutor final : public Executor {
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   cl_int add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory);
   static Gone* watch(cl_mem handle);
-  void free_queue(VendorQueue& queue);
+  void free_queue(std::unique_ptr<VendorQueue> queue);
   void free_memory(const VendorMemory& memory);
   std::vector<cl_device_id> handles_of(std::span<const ObjectId> devices) const;
   Result<cl_program> make_program(const BuildOrder& order, std::vector<cl_int>* statuses);
@@ -152,8 +154,15 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
   std::mutex queues_mutex_;  // guards the two that follow
-  std::vector<cl_command_queue> all_queues_;
-  std::vector<cl_event> last_of_released_;  // markers behind the work of queues that are gone
+  std::vector<VendorQueue*> all_queues_;
+  // Queues that the program has released with work in them, and the marker behind that work. Vendors' events need their
+  // queue, and PoCL's queues their sub-device, so all stay until the work is done.
+  struct Leaving {
+    std::unique_ptr<VendorQueue> queue;
+    cl_event marker = nullptr;
+  };
+  static bool release_if_done(const Leaving& leaving);
+  std::vector<Leaving> leaving_;
 };
 
 }  // namespace grus

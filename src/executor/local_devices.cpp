@@ -174,10 +174,11 @@ cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId de
   if (!handle) return code;
   auto queue = std::make_unique<VendorQueue>();
   queue->handle = handle;
+  queue->device = device;
   queue->staging = Staging::for_queue(context.handle, device, handle);
-  queues_.set(id, queue.release());
   const std::lock_guard lock{queues_mutex_};
-  all_queues_.push_back(handle);
+  all_queues_.push_back(queue.get());
+  queues_.set(id, queue.release());
   return CL_SUCCESS;
 }
 
@@ -188,23 +189,29 @@ cl_int LocalExecutor::set_queue_property(ObjectId id, cl_command_queue_propertie
   return function ? function(queue, properties, enable, before) : CL_INVALID_OPERATION;
 }
 
-// A released queue may still have work: a marker behind it tells when that is done.
-void LocalExecutor::free_queue(VendorQueue& queue) {
-  const auto& vendor = functions(queue.handle);
-  cl_event marker = nullptr;
-  const cl_int code = vendor.clEnqueueMarkerWithWaitList(queue.handle, 0, nullptr, &marker);
+bool LocalExecutor::release_if_done(const Leaving& leaving) {
+  if (!is_finished(leaving.marker)) return false;
+  const auto& vendor = functions(leaving.marker);
+  vendor.clReleaseEvent(leaving.marker);
+  vendor.clReleaseCommandQueue(leaving.queue->handle);
+  vendor.clReleaseDevice(leaving.queue->device);
+  return true;
+}
+
+// A released queue may still have work, which counts until it is done.
+void LocalExecutor::free_queue(std::unique_ptr<VendorQueue> queue) {
+  const auto& vendor = functions(queue->handle);
   const std::lock_guard lock{queues_mutex_};
-  std::erase(all_queues_, queue.handle);
-  std::erase_if(last_of_released_, [](cl_event event) {
-    if (!is_finished(event)) return false;
-    functions(event).clReleaseEvent(event);
-    return true;
-  });
-  if (code == CL_SUCCESS) {
-    vendor.clFlush(queue.handle);
-    last_of_released_.push_back(marker);
+  std::erase(all_queues_, queue.get());
+  std::erase_if(leaving_, release_if_done);
+  cl_event marker = nullptr;
+  if (queue->busy && vendor.clEnqueueMarkerWithWaitList(queue->handle, 0, nullptr, &marker) == CL_SUCCESS) {
+    vendor.clFlush(queue->handle);
+    vendor.clRetainDevice(queue->device);
+    leaving_.push_back({std::move(queue), marker});
+  } else {
+    vendor.clReleaseCommandQueue(queue->handle);
   }
-  vendor.clReleaseCommandQueue(queue.handle);
 }
 
 // A marker for every queue, and the last of them to finish calls.
@@ -219,14 +226,15 @@ void LocalExecutor::when_idle(std::function<void()> call) {
   std::vector<cl_event> markers;
   {
     const std::lock_guard lock{queues_mutex_};
-    for (cl_event marker : last_of_released_) {
-      functions(marker).clRetainEvent(marker);
-      markers.push_back(marker);
+    for (const Leaving& left : leaving_) {
+      functions(left.marker).clRetainEvent(left.marker);
+      markers.push_back(left.marker);
     }
-    for (cl_command_queue queue : all_queues_) {
+    for (const VendorQueue* queue : all_queues_) {
       cl_event marker = nullptr;
-      if (functions(queue).clEnqueueMarkerWithWaitList(queue, 0, nullptr, &marker) != CL_SUCCESS) continue;
-      functions(queue).clFlush(queue);
+      const auto& vendor = functions(queue->handle);
+      if (vendor.clEnqueueMarkerWithWaitList(queue->handle, 0, nullptr, &marker) != CL_SUCCESS) continue;
+      vendor.clFlush(queue->handle);
       markers.push_back(marker);
     }
   }

@@ -146,9 +146,9 @@ void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {
       return;
     }
     case ObjectType::queue: {
-      const std::unique_ptr<VendorQueue> queue{queues_.take(id)};
+      std::unique_ptr<VendorQueue> queue{queues_.take(id)};
       queue->staging.reset();
-      free_queue(*queue);
+      free_queue(std::move(queue));
       return;
     }
     case ObjectType::memory:

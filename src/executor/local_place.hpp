@@ -9,7 +9,9 @@ namespace grus {
 
 template <typename Call>
 cl_int LocalExecutor::place(const Placement& placement, Call call) {
-  cl_command_queue queue = queues_[placement.queue]->handle;
+  VendorQueue& to = *queues_[placement.queue];
+  cl_command_queue queue = to.handle;
+  to.busy.store(true, std::memory_order_relaxed);
   if (placement.waits.empty()) [[likely]] {
     if (!placement.event) return call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
     cl_event event = nullptr;

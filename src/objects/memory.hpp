@@ -49,10 +49,11 @@ struct ImageFacts {
 class Memory;
 
 // Host memory registered with the vendor, for mappings of objects that live on the device. It can be used again when the
-// command that used it last is done.
+// command that used it last is done: on the in-order queue of that command by order, elsewhere when its event says so.
 struct Region {
   Ref<Memory> memory;
-  Ref<Event> last_use;
+  ObjectId last_queue;  // in order
+  Ref<Event> last_use;  // on any other
 };
 
 // What a mapped pointer stands for, until its unmap.

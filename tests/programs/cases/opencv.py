@@ -23,7 +23,10 @@ class OpenCv(Case):
         if "FATAL" in cold.err:  # OpenCV falls back to its own code, silently
             raise Failed(next(line for line in cold.err.splitlines() if "Undefined" in line or "FATAL" in line))
         facts = lines_as_facts(cold.out)
-        facts["cached programs"] = sorted(file.name for file in (place.folder / "home").rglob("*.bin"))
+        cached = {f"cached {file.stem}": "yes" for file in sorted((place.folder / "home").rglob("*.bin"))}
+        if not cached:
+            raise Failed("no program binary cached")
+        facts |= cached
         warm = lines_as_facts(place.run(*command, environment=environment).out)
         return facts | {f"warm {name}": value for name, value in warm.items()}
 

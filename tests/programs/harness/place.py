@@ -15,6 +15,7 @@ from .case import Failed
 
 # What a build of Grus with sanitizers or a developer's debugging needs to see.
 PASSED_ON = ("GRUS_", "ASAN_", "LSAN_", "TSAN_", "UBSAN_", "LD_PRELOAD")
+CACHES = ("home/.cache", "caches")
 
 
 @dataclass
@@ -32,7 +33,7 @@ class Place:
         self.calls = collections.Counter()
         self.wall = self.cpu = 0.0
         self._runs = 0
-        for name in ("home", "work", "tmp", "run", "caches"):
+        for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
             (folder / name).mkdir(parents=True)
         (folder / "run").chmod(0o700)
 
@@ -48,7 +49,8 @@ class Place:
         """Empty every cache, the program's and the vendor's: what follows is cold."""
         for name in ("home", "caches"):
             shutil.rmtree(self.folder / name)
-            (self.folder / name).mkdir()
+        for name in CACHES:
+            (self.folder / name).mkdir(parents=True)
 
     def adopt_home(self, other: "Place") -> None:
         shutil.rmtree(self.folder / "home")
