@@ -32,7 +32,9 @@ cl_int answer(const Room& room, const T& value) {
   static_assert(std::is_trivially_copyable_v<T>);
   return answer_bytes(room, &value, sizeof value);
 }
-inline cl_int answer(const Room& room, const std::string& text) { return answer_bytes(room, text.c_str(), text.size() + 1); }
+inline cl_int answer(const Room& room, const std::string& text) {
+  return answer_bytes(room, text.c_str(), text.size() + 1);
+}
 template <typename T>
 cl_int answer(const Room& room, const std::vector<T>& values) {
   return answer_bytes(room, values.data(), values.size() * sizeof(T));

@@ -29,7 +29,8 @@ cl_int choose_devices(const Program& program, cl_uint count, const cl_device_id*
   if ((count == 0) != (handles == nullptr)) return CL_INVALID_VALUE;
   for (cl_uint next = 0; next < count; ++next) {
     const Device* device = live<Device>(handles[next]);
-    if (!device || std::none_of(program.devices.begin(), program.devices.end(), [&](const auto& own) { return own.get() == device; })) {
+    if (!device || std::none_of(program.devices.begin(), program.devices.end(),
+                                [&](const auto& own) { return own.get() == device; })) {
       return CL_INVALID_DEVICE;
     }
     order.devices.push_back(device->id());
@@ -38,7 +39,8 @@ cl_int choose_devices(const Program& program, cl_uint count, const cl_device_id*
 }
 
 void note_program_scope_variables(Program& program, const Recipe& recipe, const std::string& options) {
-  const bool found = recipe.origin == ProgramOrigin::il ? has_program_scope_variables(recipe.il) : has_program_scope_variables(recipe.source, options);
+  const bool found = recipe.origin == ProgramOrigin::il ? has_program_scope_variables(recipe.il)
+                                                        : has_program_scope_variables(recipe.source, options);
   if (!found) return;
   program.has_program_scope_variables = true;
   note_immovable("a program has program-scope variables, whose memory can't be read back from the device");
@@ -74,7 +76,8 @@ cl_int carry_out(Program& program, BuildOrder order) {
 
 void notify_later(Notify notify, Program& program, void* user_data) {
   if (!notify) return;
-  callbacks::post([notify, user_data, alive = Ref{&program}] { notify(reinterpret_cast<cl_program>(alive.get()), user_data); });
+  callbacks::post(
+      [notify, user_data, alive = Ref{&program}] { notify(reinterpret_cast<cl_program>(alive.get()), user_data); });
 }
 
 }  // namespace
@@ -84,7 +87,8 @@ cl_int compile_again(Program& program) {
   return carry_out(program, std::move(order));
 }
 
-cl_int clBuildProgram(cl_program handle, cl_uint count, const cl_device_id* handles, const char* options, Notify notify, void* user_data) {
+cl_int clBuildProgram(cl_program handle, cl_uint count, const cl_device_id* handles, const char* options, Notify notify,
+                      void* user_data) {
   Program* program = live<Program>(handle);
   if (!program) return CL_INVALID_PROGRAM;
   if (!notify && user_data) return CL_INVALID_VALUE;
@@ -105,8 +109,9 @@ cl_int clBuildProgram(cl_program handle, cl_uint count, const cl_device_id* hand
   return code;
 }
 
-cl_int clCompileProgram(cl_program handle, cl_uint count, const cl_device_id* handles, const char* options, cl_uint header_count,
-                        const cl_program* headers, const char** names, Notify notify, void* user_data) {
+cl_int clCompileProgram(cl_program handle, cl_uint count, const cl_device_id* handles, const char* options,
+                        cl_uint header_count, const cl_program* headers, const char** names, Notify notify,
+                        void* user_data) {
   Program* program = live<Program>(handle);
   if (!program) return CL_INVALID_PROGRAM;
   if (!notify && user_data) return CL_INVALID_VALUE;
@@ -136,11 +141,12 @@ cl_int clCompileProgram(cl_program handle, cl_uint count, const cl_device_id* ha
   return code;
 }
 
-Result<cl_program> clLinkProgram(cl_context handle, cl_uint count, const cl_device_id* handles, const char* options, cl_uint input_count,
-                                 const cl_program* inputs, Notify notify, void* user_data) {
+Result<cl_program> clLinkProgram(cl_context handle, cl_uint count, const cl_device_id* handles, const char* options,
+                                 cl_uint input_count, const cl_program* inputs, Notify notify, void* user_data) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
-  if ((!notify && user_data) || (count == 0) != (handles == nullptr) || input_count == 0 || !inputs) return Failure{CL_INVALID_VALUE};
+  if ((!notify && user_data) || (count == 0) != (handles == nullptr) || input_count == 0 || !inputs)
+    return Failure{CL_INVALID_VALUE};
   auto program = Ref<Program>::adopt(slab<Program>().create(*context));
   for (cl_uint next = 0; next < count; ++next) {
     Device* device = live<Device>(handles[next]);

@@ -42,7 +42,8 @@ class WaitList {
 };
 
 inline cl_int WaitList::check(const Context& context, cl_uint count, const cl_event* handles) {
-  if (count == 0 && !handles) [[likely]] return CL_SUCCESS;
+  if (count == 0 && !handles) [[likely]]
+    return CL_SUCCESS;
   if (count == 0 || !handles) return CL_INVALID_EVENT_WAIT_LIST;
   for (cl_uint next = 0; next < count; ++next) {
     Event* event = live<Event>(handles[next]);

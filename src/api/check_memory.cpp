@@ -17,14 +17,16 @@ std::size_t end_of(const Triple& origin, const Triple& region, std::size_t row_p
   std::size_t slices = 0;
   std::size_t rows = 0;
   std::size_t end = 0;
-  const bool overflowed = __builtin_add_overflow(origin[2], region[2] - 1, &slices) || __builtin_mul_overflow(slices, slice_pitch, &slices) ||
-                          __builtin_add_overflow(origin[1], region[1] - 1, &rows) || __builtin_mul_overflow(rows, row_pitch, &rows) ||
-                          __builtin_add_overflow(origin[0], region[0], &end) || __builtin_add_overflow(end, rows, &end) ||
-                          __builtin_add_overflow(end, slices, &end);
+  const bool overflowed =
+      __builtin_add_overflow(origin[2], region[2] - 1, &slices) ||
+      __builtin_mul_overflow(slices, slice_pitch, &slices) || __builtin_add_overflow(origin[1], region[1] - 1, &rows) ||
+      __builtin_mul_overflow(rows, row_pitch, &rows) || __builtin_add_overflow(origin[0], region[0], &end) ||
+      __builtin_add_overflow(end, rows, &end) || __builtin_add_overflow(end, slices, &end);
   return overflowed ? SIZE_MAX : end;
 }
 
-bool overlap(const Triple& from, const Triple& to, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch) {
+bool overlap(const Triple& from, const Triple& to, const Triple& region, std::size_t row_pitch,
+             std::size_t slice_pitch) {
   const std::size_t slice_size = (region[1] - 1) * row_pitch + region[0];
   const std::size_t block_size = (region[2] - 1) * slice_pitch + slice_size;
   const auto start = [&](const Triple& origin) { return origin[2] * slice_pitch + origin[1] * row_pitch + origin[0]; };

@@ -30,7 +30,8 @@ Result<ContextProperties> parse(const cl_context_properties* properties) {
         if (!parsed.platform) return Failure{CL_INVALID_PLATFORM};
         break;
       case CL_CONTEXT_INTEROP_USER_SYNC:
-        if (user_sync_seen || (properties[1] != CL_TRUE && properties[1] != CL_FALSE)) return Failure{CL_INVALID_PROPERTY};
+        if (user_sync_seen || (properties[1] != CL_TRUE && properties[1] != CL_FALSE))
+          return Failure{CL_INVALID_PROPERTY};
         user_sync_seen = true;
         parsed.others.insert(parsed.others.end(), properties, properties + 2);
         break;
@@ -48,14 +49,15 @@ ErrorNotice notice_for(Notify notify, void* user_data) {
   if (!notify) return nullptr;
   return [notify, user_data](const char* text, const void* data, std::size_t size) {
     const auto* bytes = static_cast<const std::byte*>(data);
-    callbacks::post([notify, user_data, text = std::string{text ? text : ""},
-                     copy = bytes ? Bytes(bytes, bytes + size) : Bytes{}] {
-      notify(text.c_str(), copy.empty() ? nullptr : copy.data(), copy.size(), user_data);
-    });
+    callbacks::post(
+        [notify, user_data, text = std::string{text ? text : ""}, copy = bytes ? Bytes(bytes, bytes + size) : Bytes{}] {
+          notify(text.c_str(), copy.empty() ? nullptr : copy.data(), copy.size(), user_data);
+        });
   };
 }
 
-Result<cl_context> create(ContextProperties properties, std::span<Device* const> devices, Notify notify, void* user_data) {
+Result<cl_context> create(ContextProperties properties, std::span<Device* const> devices, Notify notify,
+                          void* user_data) {
   Executor& executor = starting_executor();
   auto context = Ref<Context>::adopt(slab<Context>().create(executor));
   std::vector<ObjectId> ids;
@@ -66,7 +68,8 @@ Result<cl_context> create(ContextProperties properties, std::span<Device* const>
     ids.push_back(device->id());
   }
   const std::uint32_t platform = devices[0]->platform->index;
-  const cl_int code = executor.create_context(context->id(), ids, platform, properties.others, notice_for(notify, user_data));
+  const cl_int code =
+      executor.create_context(context->id(), ids, platform, properties.others, notice_for(notify, user_data));
   if (code != CL_SUCCESS) return Failure{code};
   context->created = true;
   context->properties = std::move(properties.as_given);
@@ -89,7 +92,8 @@ Result<cl_context> clCreateContext(const cl_context_properties* properties, cl_u
   return create(std::move(*parsed), devices, notify, user_data);
 }
 
-Result<cl_context> clCreateContextFromType(const cl_context_properties* properties, cl_device_type type, Notify notify, void* user_data) {
+Result<cl_context> clCreateContextFromType(const cl_context_properties* properties, cl_device_type type, Notify notify,
+                                           void* user_data) {
   auto parsed = parse(properties);
   if (!parsed) return Failure{parsed.error()};
   if (!notify && user_data) return Failure{CL_INVALID_VALUE};
@@ -104,7 +108,8 @@ Result<cl_context> clCreateContextFromType(const cl_context_properties* properti
 cl_int clRetainContext(cl_context handle) { return retain<Context>(handle, CL_INVALID_CONTEXT); }
 cl_int clReleaseContext(cl_context handle) { return release_handle<Context>(handle, CL_INVALID_CONTEXT); }
 
-cl_int clGetContextInfo(cl_context handle, cl_context_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetContextInfo(cl_context handle, cl_context_info query, std::size_t size, void* value,
+                        std::size_t* size_ret) {
   Context* context = live<Context>(handle);
   if (!context) return CL_INVALID_CONTEXT;
   const Room room{size, value, size_ret};
@@ -125,13 +130,13 @@ cl_int clGetContextInfo(cl_context handle, cl_context_info query, std::size_t si
   }
 }
 
-cl_int clSetContextDestructorCallback(cl_context handle, void(CL_CALLBACK* notify)(cl_context, void*), void* user_data) {
+cl_int clSetContextDestructorCallback(cl_context handle, void(CL_CALLBACK* notify)(cl_context, void*),
+                                      void* user_data) {
   Context* context = live<Context>(handle);
   if (!context) return CL_INVALID_CONTEXT;
   if (!notify) return CL_INVALID_VALUE;
   const std::lock_guard lock{context->callbacks_mutex};
-  context->destructor_callbacks.emplace_back(
-      [=] { callbacks::post([=] { notify(handle, user_data); }); });
+  context->destructor_callbacks.emplace_back([=] { callbacks::post([=] { notify(handle, user_data); }); });
   return CL_SUCCESS;
 }
 

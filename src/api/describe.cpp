@@ -19,8 +19,10 @@ cl_int CL_API_CALL describe_device(cl_device_id handle, std::size_t size, void* 
   const std::string json = fmt::format(
       "{{\"driver\":{{\"library\":\"{}\",\"unload\":\"{}\"}},"
       "\"memory\":\"{}\","
-      "\"movable\":[{{\"what\":\"buffers, sub-buffers and images\"}},{{\"what\":\"programs from source, IL and Grus's own binaries\"}},"
-      "{{\"what\":\"kernels with their arguments, samplers\"}},{{\"what\":\"queues, events, user events and callbacks\"}},"
+      "\"movable\":[{{\"what\":\"buffers, sub-buffers and images\"}},{{\"what\":\"programs from source, IL and Grus's "
+      "own binaries\"}},"
+      "{{\"what\":\"kernels with their arguments, samplers\"}},{{\"what\":\"queues, events, user events and "
+      "callbacks\"}},"
       "{{\"what\":\"mapped pointers and host-pointer buffers\"}}],"
       "\"not_offered\":[{}]}}",
       driver.library, driver.unload, device->limits.shares_host_memory ? "shared with host" : "own", hidden);

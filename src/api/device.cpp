@@ -10,7 +10,8 @@
 
 namespace grus::api {
 
-cl_int clGetDeviceIDs(cl_platform_id handle, cl_device_type type, cl_uint entries, cl_device_id* devices, cl_uint* count_out) {
+cl_int clGetDeviceIDs(cl_platform_id handle, cl_device_type type, cl_uint entries, cl_device_id* devices,
+                      cl_uint* count_out) {
   Platform* platform = live_platform(handle);
   if (!platform) return CL_INVALID_PLATFORM;
   if ((devices && entries == 0) || (!devices && !count_out)) return CL_INVALID_VALUE;
@@ -36,7 +37,8 @@ cl_int answer_language_features(const Room& room, Device& device) {
 
 }  // namespace
 
-cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info query, std::size_t size, void* value,
+                       std::size_t* size_ret) {
   Device* device = live<Device>(handle);
   if (!device) return CL_INVALID_DEVICE;
   const Room room{size, value, size_ret};
@@ -63,7 +65,8 @@ cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info query, std::size_t si
       break;
   }
   const auto& fact = device_fact(*device, query);
-  if (fact && hidden_feature_answer_size(query) != 0) return answer(room, Result{Bytes(hidden_feature_answer_size(query))});
+  if (fact && hidden_feature_answer_size(query) != 0)
+    return answer(room, Result{Bytes(hidden_feature_answer_size(query))});
   return answer(room, fact);
 }
 

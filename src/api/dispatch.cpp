@@ -16,7 +16,8 @@ struct EntryPoint;
 template <Call kCall, auto kBody, typename Return, typename... Args>
 struct EntryPoint<kCall, kBody, Return(CL_API_CALL*)(Args...)> {
   static Return CL_API_CALL call(Args... args) noexcept {
-    if (!Gate::enter_quickly(kCall)) [[unlikely]] return call_slowly(args...);
+    if (!Gate::enter_quickly(kCall)) [[unlikely]]
+      return call_slowly(args...);
     if constexpr (std::is_void_v<Return>) {
       run(args...);
       Gate::leave_quickly();

@@ -13,15 +13,18 @@ cl_int check_rectangle(const Memory& buffer, command::Rectangle& rectangle) {
       !complete_pitches(rectangle.region, rectangle.host_row_pitch, rectangle.host_slice_pitch)) {
     return CL_INVALID_VALUE;
   }
-  const std::size_t end = end_of(rectangle.buffer_origin, rectangle.region, rectangle.buffer_row_pitch, rectangle.buffer_slice_pitch);
-  const std::size_t host_end = end_of(rectangle.host_origin, rectangle.region, rectangle.host_row_pitch, rectangle.host_slice_pitch);
+  const std::size_t end =
+      end_of(rectangle.buffer_origin, rectangle.region, rectangle.buffer_row_pitch, rectangle.buffer_slice_pitch);
+  const std::size_t host_end =
+      end_of(rectangle.host_origin, rectangle.region, rectangle.host_row_pitch, rectangle.host_slice_pitch);
   return end > buffer.size || host_end == SIZE_MAX ? CL_INVALID_VALUE : CL_SUCCESS;
 }
 
 }  // namespace
 
-cl_int clEnqueueReadBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, std::size_t offset, std::size_t size,
-                           void* to, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueReadBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, std::size_t offset,
+                           std::size_t size, void* to, cl_uint wait_count, const cl_event* wait_handles,
+                           cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* buffer = live<Memory>(handle);
@@ -33,8 +36,9 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool
                  {*queue, waits.events(), event_out, CL_COMMAND_READ_BUFFER, blocking_of(blocking)});
 }
 
-cl_int clEnqueueWriteBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, std::size_t offset, std::size_t size,
-                            const void* from, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueWriteBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, std::size_t offset,
+                            std::size_t size, const void* from, cl_uint wait_count, const cl_event* wait_handles,
+                            cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* buffer = live<Memory>(handle);
@@ -46,10 +50,11 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue_handle, cl_mem handle, cl_boo
                  {*queue, waits.events(), event_out, CL_COMMAND_WRITE_BUFFER, blocking_of(blocking)});
 }
 
-cl_int clEnqueueReadBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, const std::size_t* buffer_origin,
-                               const std::size_t* host_origin, const std::size_t* region, std::size_t buffer_row_pitch,
-                               std::size_t buffer_slice_pitch, std::size_t host_row_pitch, std::size_t host_slice_pitch, void* to,
-                               cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueReadBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking,
+                               const std::size_t* buffer_origin, const std::size_t* host_origin,
+                               const std::size_t* region, std::size_t buffer_row_pitch, std::size_t buffer_slice_pitch,
+                               std::size_t host_row_pitch, std::size_t host_slice_pitch, void* to, cl_uint wait_count,
+                               const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* buffer = live<Memory>(handle);
@@ -64,10 +69,11 @@ cl_int clEnqueueReadBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_
                  {*queue, waits.events(), event_out, CL_COMMAND_READ_BUFFER_RECT, blocking_of(blocking)});
 }
 
-cl_int clEnqueueWriteBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, const std::size_t* buffer_origin,
-                                const std::size_t* host_origin, const std::size_t* region, std::size_t buffer_row_pitch,
-                                std::size_t buffer_slice_pitch, std::size_t host_row_pitch, std::size_t host_slice_pitch,
-                                const void* from, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueWriteBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking,
+                                const std::size_t* buffer_origin, const std::size_t* host_origin,
+                                const std::size_t* region, std::size_t buffer_row_pitch, std::size_t buffer_slice_pitch,
+                                std::size_t host_row_pitch, std::size_t host_slice_pitch, const void* from,
+                                cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* buffer = live<Memory>(handle);
@@ -83,7 +89,8 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue queue_handle, cl_mem handle, cl
 }
 
 cl_int clEnqueueCopyBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, std::size_t from_offset,
-                           std::size_t to_offset, std::size_t size, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+                           std::size_t to_offset, std::size_t size, cl_uint wait_count, const cl_event* wait_handles,
+                           cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* from = live<Memory>(from_handle);
@@ -102,10 +109,11 @@ cl_int clEnqueueCopyBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl
                  {*queue, waits.events(), event_out, CL_COMMAND_COPY_BUFFER});
 }
 
-cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, const std::size_t* from_origin,
-                               const std::size_t* to_origin, const std::size_t* region, std::size_t from_row_pitch,
-                               std::size_t from_slice_pitch, std::size_t to_row_pitch, std::size_t to_slice_pitch, cl_uint wait_count,
-                               const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
+                               const std::size_t* from_origin, const std::size_t* to_origin, const std::size_t* region,
+                               std::size_t from_row_pitch, std::size_t from_slice_pitch, std::size_t to_row_pitch,
+                               std::size_t to_slice_pitch, cl_uint wait_count, const cl_event* wait_handles,
+                               cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* from = live<Memory>(from_handle);
@@ -122,8 +130,10 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle
     return CL_INVALID_VALUE;
   }
   if (from == to) {
-    if (copy.from_row_pitch != copy.to_row_pitch || copy.from_slice_pitch != copy.to_slice_pitch) return CL_INVALID_VALUE;
-    if (overlap(copy.from_origin, copy.to_origin, copy.region, copy.from_row_pitch, copy.from_slice_pitch)) return CL_MEM_COPY_OVERLAP;
+    if (copy.from_row_pitch != copy.to_row_pitch || copy.from_slice_pitch != copy.to_slice_pitch)
+      return CL_INVALID_VALUE;
+    if (overlap(copy.from_origin, copy.to_origin, copy.region, copy.from_row_pitch, copy.from_slice_pitch))
+      return CL_MEM_COPY_OVERLAP;
   }
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
@@ -131,14 +141,17 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle
 }
 
 cl_int clEnqueueFillBuffer(cl_command_queue queue_handle, cl_mem handle, const void* pattern, std::size_t pattern_size,
-                           std::size_t offset, std::size_t size, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+                           std::size_t offset, std::size_t size, cl_uint wait_count, const cl_event* wait_handles,
+                           cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* buffer = live<Memory>(handle);
   if (const cl_int code = check_buffer(*queue, buffer, Access::device_only); code != CL_SUCCESS) return code;
   command::Fill fill{{buffer->id()}, {offset, size}, {}};
-  if (!pattern || !std::has_single_bit(pattern_size) || pattern_size > fill.pattern.bytes.size()) return CL_INVALID_VALUE;
-  if (overflows(offset, size, buffer->size) || offset % pattern_size != 0 || size % pattern_size != 0) return CL_INVALID_VALUE;
+  if (!pattern || !std::has_single_bit(pattern_size) || pattern_size > fill.pattern.bytes.size())
+    return CL_INVALID_VALUE;
+  if (overflows(offset, size, buffer->size) || offset % pattern_size != 0 || size % pattern_size != 0)
+    return CL_INVALID_VALUE;
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   std::memcpy(fill.pattern.bytes.data(), pattern, pattern_size);

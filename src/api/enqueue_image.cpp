@@ -22,7 +22,8 @@ bool fit_pitches(const Memory& image, const Triple& region, std::size_t row_pitc
 
 bool share_pixels(const Triple& from, const Triple& to, const Triple& region) {
   for (int dimension = 0; dimension < 3; ++dimension) {
-    if (from[dimension] >= to[dimension] + region[dimension] || to[dimension] >= from[dimension] + region[dimension]) return false;
+    if (from[dimension] >= to[dimension] + region[dimension] || to[dimension] >= from[dimension] + region[dimension])
+      return false;
   }
   return true;
 }
@@ -39,8 +40,8 @@ std::size_t bytes_of(const Memory& image, const Triple& region) {
 }  // namespace
 
 cl_int clEnqueueReadImage(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, const std::size_t* origin,
-                          const std::size_t* region, std::size_t row_pitch, std::size_t slice_pitch, void* to, cl_uint wait_count,
-                          const cl_event* wait_handles, cl_event* event_out) {
+                          const std::size_t* region, std::size_t row_pitch, std::size_t slice_pitch, void* to,
+                          cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* image = live<Memory>(handle);
@@ -68,9 +69,9 @@ cl_int clEnqueueWriteImage(cl_command_queue queue_handle, cl_mem handle, cl_bool
                  {*queue, waits.events(), event_out, CL_COMMAND_WRITE_IMAGE, blocking_of(blocking)});
 }
 
-cl_int clEnqueueCopyImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, const std::size_t* from_origin,
-                          const std::size_t* to_origin, const std::size_t* region, cl_uint wait_count, const cl_event* wait_handles,
-                          cl_event* event_out) {
+cl_int clEnqueueCopyImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
+                          const std::size_t* from_origin, const std::size_t* to_origin, const std::size_t* region,
+                          cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* from = live<Memory>(from_handle);
@@ -80,16 +81,17 @@ cl_int clEnqueueCopyImage(cl_command_queue queue_handle, cl_mem from_handle, cl_
   if (!same_format(*from, *to)) return CL_IMAGE_FORMAT_MISMATCH;
   if (!from_origin || !to_origin || !region) return CL_INVALID_VALUE;
   const command::CopyImage copy{{from->id(), to->id()}, triple(from_origin), triple(to_origin), triple(region)};
-  if (!is_within(*from->image, copy.from_origin, copy.region) || !is_within(*to->image, copy.to_origin, copy.region)) return CL_INVALID_VALUE;
+  if (!is_within(*from->image, copy.from_origin, copy.region) || !is_within(*to->image, copy.to_origin, copy.region))
+    return CL_INVALID_VALUE;
   if (from == to && share_pixels(copy.from_origin, copy.to_origin, copy.region)) return CL_MEM_COPY_OVERLAP;
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(copy, {*queue, waits.events(), event_out, CL_COMMAND_COPY_IMAGE});
 }
 
-cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, const std::size_t* origin,
-                                  const std::size_t* region, std::size_t offset, cl_uint wait_count, const cl_event* wait_handles,
-                                  cl_event* event_out) {
+cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
+                                  const std::size_t* origin, const std::size_t* region, std::size_t offset,
+                                  cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* from = live<Memory>(from_handle);
@@ -105,9 +107,9 @@ cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_han
                  {*queue, waits.events(), event_out, CL_COMMAND_COPY_IMAGE_TO_BUFFER});
 }
 
-cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, std::size_t offset,
-                                  const std::size_t* origin, const std::size_t* region, cl_uint wait_count,
-                                  const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
+                                  std::size_t offset, const std::size_t* origin, const std::size_t* region,
+                                  cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* from = live<Memory>(from_handle);
@@ -124,17 +126,20 @@ cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_han
 }
 
 cl_int clEnqueueFillImage(cl_command_queue queue_handle, cl_mem handle, const void* color, const std::size_t* origin,
-                          const std::size_t* region, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+                          const std::size_t* region, cl_uint wait_count, const cl_event* wait_handles,
+                          cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Memory* image = live<Memory>(handle);
   if (const cl_int code = check_image(*queue, image, Access::device_only); code != CL_SUCCESS) return code;
-  if (!color || !origin || !region || !is_within(*image->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
+  if (!color || !origin || !region || !is_within(*image->image, triple(origin), triple(region)))
+    return CL_INVALID_VALUE;
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   command::FillImage fill{{image->id()}, {}, {triple(origin), triple(region)}};
   // Depth images have one channel, all others take four.
-  const std::size_t color_size = image->image->format.image_channel_order == CL_DEPTH ? sizeof(cl_float) : fill.color.size();
+  const std::size_t color_size =
+      image->image->format.image_channel_order == CL_DEPTH ? sizeof(cl_float) : fill.color.size();
   std::memcpy(fill.color.data(), color, color_size);
   return enqueue(fill, {*queue, waits.events(), event_out, CL_COMMAND_FILL_IMAGE});
 }

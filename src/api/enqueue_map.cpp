@@ -1,6 +1,6 @@
-// Entry points: mapping and unmapping. Mapped pointers always point into memory that Grus or the program owns. Where the
-// object lives in host memory that is its own memory; elsewhere it is a region registered with the vendor, filled by a
-// read and emptied by a write.
+// Entry points: mapping and unmapping. Mapped pointers always point into memory that Grus or the program owns. Where
+// the object lives in host memory that is its own memory; elsewhere it is a region registered with the vendor, filled
+// by a read and emptied by a write.
 #include "api/call.hpp"
 #include "api/check_memory.hpp"
 
@@ -12,8 +12,10 @@ constexpr cl_map_flags kWrites = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
 cl_int check_map_flags(const Memory& memory, cl_map_flags flags) {
   if (flags & ~(CL_MAP_READ | kWrites)) return CL_INVALID_VALUE;
   if ((flags & CL_MAP_WRITE_INVALIDATE_REGION) && (flags & (CL_MAP_READ | CL_MAP_WRITE))) return CL_INVALID_VALUE;
-  if ((flags & CL_MAP_READ) && (memory.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS))) return CL_INVALID_OPERATION;
-  if ((flags & kWrites) && (memory.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS))) return CL_INVALID_OPERATION;
+  if ((flags & CL_MAP_READ) && (memory.flags & (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS)))
+    return CL_INVALID_OPERATION;
+  if ((flags & kWrites) && (memory.flags & (CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)))
+    return CL_INVALID_OPERATION;
   return CL_SUCCESS;
 }
 
@@ -61,10 +63,15 @@ Result<void*> map_by_copy(Memory& memory, Mapping mapping, std::size_t size, con
   mapping.staging = std::move(*region);
   cl_int code;
   if (mapping.flags & CL_MAP_WRITE_INVALIDATE_REGION) {
-    code = enqueue(command::Marker{}, {how.queue, how.waits, how.event_out, how.type, Blocking::no, marker_order(how.waits)});
-    if (code == CL_SUCCESS && how.blocking == Blocking::yes) code = api::clFinish(reinterpret_cast<cl_command_queue>(&how.queue));
+    code = enqueue(command::Marker{},
+                   {how.queue, how.waits, how.event_out, how.type, Blocking::no, marker_order(how.waits)});
+    if (code == CL_SUCCESS && how.blocking == Blocking::yes)
+      code = api::clFinish(reinterpret_cast<cl_command_queue>(&how.queue));
   } else if (memory.is_image()) {
-    code = enqueue(command::ReadImage{{memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer}, how);
+    code = enqueue(
+        command::ReadImage{
+            {memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer},
+        how);
   } else {
     code = enqueue(command::Read{{memory.id()}, mapping.range, mapping.pointer}, how);
   }
@@ -76,7 +83,10 @@ Result<void*> map_by_copy(Memory& memory, Mapping mapping, std::size_t size, con
 
 cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
   if (memory.is_image()) {
-    return enqueue(command::WriteImage{{memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer}, how);
+    return enqueue(
+        command::WriteImage{
+            {memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer},
+        how);
   }
   return enqueue(command::Write{{memory.id()}, mapping.range, mapping.pointer}, how);
 }
@@ -111,8 +121,9 @@ cl_int unmap_by_copy(Memory& memory, Mapping& mapping, const Enqueue& how) {
 
 }  // namespace
 
-Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, cl_map_flags flags, std::size_t offset,
-                                 std::size_t size, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, cl_map_flags flags,
+                                 std::size_t offset, std::size_t size, cl_uint wait_count, const cl_event* wait_handles,
+                                 cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return Failure{CL_INVALID_COMMAND_QUEUE};
   Memory* buffer = live<Memory>(handle);
@@ -120,7 +131,8 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   if (size == 0 || overflows(offset, size, buffer->size)) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*buffer, flags); code != CL_SUCCESS) return Failure{code};
   WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return Failure{code};
+  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS)
+    return Failure{code};
   Mapping mapping;
   mapping.flags = flags;
   mapping.range = {offset, size};
@@ -128,26 +140,31 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   if (!buffer->host) return map_by_copy(*buffer, std::move(mapping), size, how);
   mapping.pointer = buffer->host + offset;
   void* pointer = mapping.pointer;
-  if (const cl_int code = enqueue(command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer}, how); code != CL_SUCCESS) return Failure{code};
+  if (const cl_int code = enqueue(command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer}, how);
+      code != CL_SUCCESS)
+    return Failure{code};
   buffer->add_mapping(std::move(mapping));
   return pointer;
 }
 
 Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, cl_map_flags flags,
                                 const std::size_t* origin, const std::size_t* region, std::size_t* row_pitch_out,
-                                std::size_t* slice_pitch_out, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+                                std::size_t* slice_pitch_out, cl_uint wait_count, const cl_event* wait_handles,
+                                cl_event* event_out) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return Failure{CL_INVALID_COMMAND_QUEUE};
   Memory* image = live<Memory>(handle);
   if (const cl_int code = check_image(*queue, image, Access::device_only); code != CL_SUCCESS) return Failure{code};
   const ImageFacts& facts = *image->image;
-  if (!origin || !region || !row_pitch_out || !is_within(facts, triple(origin), triple(region))) return Failure{CL_INVALID_VALUE};
+  if (!origin || !region || !row_pitch_out || !is_within(facts, triple(origin), triple(region)))
+    return Failure{CL_INVALID_VALUE};
   const bool has_slices = image->type == CL_MEM_OBJECT_IMAGE3D || image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
                           image->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
   if (has_slices && !slice_pitch_out) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*image, flags); code != CL_SUCCESS) return Failure{code};
   WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return Failure{code};
+  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS)
+    return Failure{code};
   Mapping mapping;
   mapping.flags = flags;
   mapping.origin = triple(origin);
@@ -158,10 +175,11 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
     mapping.row_pitch = facts.row_pitch;
     mapping.slice_pitch = facts.slice_pitch;
     const bool array_1d = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-    mapping.pointer = image->host + origin[0] * facts.element_size + origin[1] * (array_1d ? facts.slice_pitch : facts.row_pitch) +
-                      origin[2] * facts.slice_pitch;
+    mapping.pointer = image->host + origin[0] * facts.element_size +
+                      origin[1] * (array_1d ? facts.slice_pitch : facts.row_pitch) + origin[2] * facts.slice_pitch;
     pointer = mapping.pointer;
-    const cl_int code = enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how);
+    const cl_int code =
+        enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how);
     if (code != CL_SUCCESS) return Failure{code};
     *row_pitch_out = mapping.row_pitch;
     if (slice_pitch_out) *slice_pitch_out = has_slices ? mapping.slice_pitch : 0;
@@ -169,7 +187,9 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
     return pointer;
   }
   mapping.row_pitch = region[0] * facts.element_size;
-  mapping.slice_pitch = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? mapping.row_pitch : has_slices ? mapping.row_pitch * region[1] : 0;
+  mapping.slice_pitch = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? mapping.row_pitch
+                        : has_slices                               ? mapping.row_pitch * region[1]
+                                                                   : 0;
   *row_pitch_out = mapping.row_pitch;
   if (slice_pitch_out) *slice_pitch_out = mapping.slice_pitch;
   return map_by_copy(*image, mapping, mapping.row_pitch * region[1] * region[2], how);

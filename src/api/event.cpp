@@ -65,16 +65,19 @@ cl_int clGetEventInfo(cl_event handle, cl_event_info query, std::size_t size, vo
   }
 }
 
-cl_int clSetEventCallback(cl_event handle, cl_int status, void(CL_CALLBACK* notify)(cl_event, cl_int, void*), void* user_data) {
+cl_int clSetEventCallback(cl_event handle, cl_int status, void(CL_CALLBACK* notify)(cl_event, cl_int, void*),
+                          void* user_data) {
   Event* event = live<Event>(handle);
   if (!event) return CL_INVALID_EVENT;
   if (!notify || (status != CL_SUBMITTED && status != CL_RUNNING && status != CL_COMPLETE)) return CL_INVALID_VALUE;
   // The event lives until its callback has run, whatever the program releases.
-  HoldBack::instance().add_callback(*event, status, [=, alive = Ref{event}](cl_int reached) { notify(handle, reached, user_data); });
+  HoldBack::instance().add_callback(*event, status,
+                                    [=, alive = Ref{event}](cl_int reached) { notify(handle, reached, user_data); });
   return CL_SUCCESS;
 }
 
-cl_int clGetEventProfilingInfo(cl_event handle, cl_profiling_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetEventProfilingInfo(cl_event handle, cl_profiling_info query, std::size_t size, void* value,
+                               std::size_t* size_ret) {
   Event* event = live<Event>(handle);
   if (!event) return CL_INVALID_EVENT;
   if (event->is_user() || !event->queue || !event->queue->profiles()) return CL_PROFILING_INFO_NOT_AVAILABLE;

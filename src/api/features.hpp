@@ -17,7 +17,8 @@ std::vector<cl_name_version> offered_extensions(const std::vector<cl_name_versio
 // Features of OpenCL C that are not offered, by the name of their macro.
 bool is_hidden_language_feature(std::string_view macro);
 
-// Queries whose answer says that an optional feature is missing: the size of the answer in bytes, 0 if it is no such query.
+// Queries whose answer says that an optional feature is missing: the size of the answer in bytes, 0 if it is no such
+// query.
 std::size_t hidden_feature_answer_size(cl_device_info query);
 
 // What is hidden, and why: for people (`grus info`).

@@ -9,17 +9,18 @@ extern "C" {
 [[gnu::visibility("default")]] extern const int grus_icd_mark;
 const int grus_icd_mark = 1;
 
-[[gnu::visibility("default")]] cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint entries, cl_platform_id* platforms, cl_uint* count) {
+[[gnu::visibility("default")]] cl_int CL_API_CALL clIcdGetPlatformIDsKHR(cl_uint entries, cl_platform_id* platforms,
+                                                                         cl_uint* count) {
   return grus::dispatch_table().clGetPlatformIDs(entries, platforms, count);
 }
 
-[[gnu::visibility("default")]] cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform, cl_platform_info query, std::size_t size,
-                                                                    void* value, std::size_t* size_ret) {
+[[gnu::visibility("default")]] cl_int CL_API_CALL clGetPlatformInfo(cl_platform_id platform, cl_platform_info query,
+                                                                    std::size_t size, void* value,
+                                                                    std::size_t* size_ret) {
   return grus::dispatch_table().clGetPlatformInfo(platform, query, size, value, size_ret);
 }
 
 [[gnu::visibility("default")]] void* CL_API_CALL clGetExtensionFunctionAddress(const char* name) {
   return grus::dispatch_table().clGetExtensionFunctionAddress(name);
 }
-
 }

@@ -56,19 +56,23 @@ bool are_valid_pitches(const cl_image_desc& desc, std::size_t element) {
   facts.desc = desc;
   const Triple extent = facts.extent();
   const bool array_1d = desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-  const bool has_slices = array_1d || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE3D;
+  const bool has_slices =
+      array_1d || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE3D;
   const std::size_t tight_row = extent[0] * element;
   const std::size_t row = desc.image_row_pitch != 0 ? desc.image_row_pitch : tight_row;
   std::size_t tight_slice = 0;
-  if (row < tight_row || row % element != 0 || __builtin_mul_overflow(row, array_1d ? 1 : extent[1], &tight_slice)) return false;
+  if (row < tight_row || row % element != 0 || __builtin_mul_overflow(row, array_1d ? 1 : extent[1], &tight_slice))
+    return false;
   if (!has_slices) return true;
   const std::size_t slice = desc.image_slice_pitch != 0 ? desc.image_slice_pitch : tight_slice;
   std::size_t all = 0;
-  return slice >= tight_slice && slice % row == 0 && !__builtin_mul_overflow(slice, array_1d ? extent[1] : extent[2], &all);
+  return slice >= tight_slice && slice % row == 0 &&
+         !__builtin_mul_overflow(slice, array_1d ? extent[1] : extent[2], &all);
 }
 
 cl_int check_pitches(const cl_image_desc& desc, std::size_t element, const void* host_ptr, bool from_buffer) {
-  if (!host_ptr && !from_buffer && (desc.image_row_pitch != 0 || desc.image_slice_pitch != 0)) return CL_INVALID_IMAGE_DESCRIPTOR;
+  if (!host_ptr && !from_buffer && (desc.image_row_pitch != 0 || desc.image_slice_pitch != 0))
+    return CL_INVALID_IMAGE_DESCRIPTOR;
   if (!are_valid_pitches(desc, element)) return CL_INVALID_IMAGE_DESCRIPTOR;
   return desc.num_mip_levels != 0 || desc.num_samples != 0 ? CL_INVALID_IMAGE_DESCRIPTOR : CL_SUCCESS;
 }
@@ -96,7 +100,8 @@ HostLayout layout_of(const cl_image_desc& desc, std::size_t element, std::size_t
   return layout;
 }
 
-void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, const HostLayout& given, const cl_image_desc& desc) {
+void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, const HostLayout& given,
+                     const cl_image_desc& desc) {
   ImageFacts facts;
   facts.desc = desc;
   Triple extent = facts.extent();
@@ -104,7 +109,8 @@ void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, c
   if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) extent = {extent[0], 1, extent[1]};
   for (std::size_t slice = 0; slice < extent[2]; ++slice) {
     for (std::size_t row = 0; row < extent[1]; ++row) {
-      std::memcpy(to + slice * tight.slice + row * tight.row, source + slice * given.slice + row * given.row, tight.row);
+      std::memcpy(to + slice * tight.slice + row * tight.row, source + slice * given.slice + row * given.row,
+                  tight.row);
     }
   }
 }
@@ -143,7 +149,8 @@ Result<Memory*> parent_of(const Context& context, const cl_image_desc& desc) {
   Memory* parent = live<Memory>(desc.mem_object);
   if (!may_have || !parent) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
   if (parent->context.get() != &context) return Failure{CL_INVALID_CONTEXT};
-  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && parent->type != CL_MEM_OBJECT_BUFFER) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER && parent->type != CL_MEM_OBJECT_BUFFER)
+    return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
   return parent;
 }
 
@@ -155,7 +162,8 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
   if (!are_valid_flags(flags)) return Failure{CL_INVALID_VALUE};
   if (!format) return Failure{CL_INVALID_IMAGE_FORMAT_DESCRIPTOR};
   if (!desc || !is_image_type(desc->image_type)) return Failure{CL_INVALID_IMAGE_DESCRIPTOR};
-  if (std::none_of(context->devices.begin(), context->devices.end(), [](const auto& device) { return device->limits.images; })) {
+  if (std::none_of(context->devices.begin(), context->devices.end(),
+                   [](const auto& device) { return device->limits.images; })) {
     return Failure{CL_INVALID_OPERATION};
   }
   const auto parent = parent_of(*context, *desc);
@@ -163,7 +171,8 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
   const std::size_t element = element_size(*format);
   if (element == 0) return Failure{CL_INVALID_IMAGE_FORMAT_DESCRIPTOR};
   if (has_zero_extent(*desc)) return Failure{CL_INVALID_IMAGE_SIZE};
-  if (std::none_of(context->devices.begin(), context->devices.end(), [&](const auto& device) { return fits(device->limits, *desc); })) {
+  if (std::none_of(context->devices.begin(), context->devices.end(),
+                   [&](const auto& device) { return fits(device->limits, *desc); })) {
     return Failure{CL_INVALID_IMAGE_SIZE};
   }
   if (*parent) {
@@ -172,7 +181,8 @@ Result<cl_mem> create_image(cl_context handle, const cl_mem_properties* properti
   } else if (!fits_host_pointer(flags, host_ptr)) {
     return Failure{CL_INVALID_HOST_PTR};
   }
-  if (const cl_int code = check_pitches(*desc, element, host_ptr, *parent != nullptr); code != CL_SUCCESS) return Failure{code};
+  if (const cl_int code = check_pitches(*desc, element, host_ptr, *parent != nullptr); code != CL_SUCCESS)
+    return Failure{code};
   if (*parent && !(*parent)->is_image() && layout_of(*desc, element, desc->image_row_pitch, 0).size > (*parent)->size) {
     return Failure{CL_INVALID_IMAGE_SIZE};
   }
@@ -215,7 +225,8 @@ Result<cl_mem> as_in_1_0(Result<cl_mem> image) {
 
 }  // namespace
 
-Result<cl_mem> clCreateImage(cl_context handle, cl_mem_flags flags, const cl_image_format* format, const cl_image_desc* desc, void* host_ptr) {
+Result<cl_mem> clCreateImage(cl_context handle, cl_mem_flags flags, const cl_image_format* format,
+                             const cl_image_desc* desc, void* host_ptr) {
   return create_image(handle, nullptr, flags, format, desc, host_ptr);
 }
 
@@ -235,7 +246,8 @@ Result<cl_mem> clCreateImage2D(cl_context handle, cl_mem_flags flags, const cl_i
 }
 
 Result<cl_mem> clCreateImage3D(cl_context handle, cl_mem_flags flags, const cl_image_format* format, std::size_t width,
-                               std::size_t height, std::size_t depth, std::size_t row_pitch, std::size_t slice_pitch, void* host_ptr) {
+                               std::size_t height, std::size_t depth, std::size_t row_pitch, std::size_t slice_pitch,
+                               void* host_ptr) {
   cl_image_desc desc{};
   desc.image_type = CL_MEM_OBJECT_IMAGE3D;
   desc.image_width = width;
@@ -252,7 +264,8 @@ cl_int clGetSupportedImageFormats(cl_context handle, cl_mem_flags flags, cl_mem_
   if (!context) return CL_INVALID_CONTEXT;
   if (!are_valid_flags(flags) || !is_image_type(type) || (formats && entries == 0)) return CL_INVALID_VALUE;
   const std::uint64_t key = std::uint64_t{flags} << 32 | type;
-  const auto& all = context->image_formats.get(key, [&] { return executor_of(*context).supported_formats(context->id(), flags, type); });
+  const auto& all = context->image_formats.get(
+      key, [&] { return executor_of(*context).supported_formats(context->id(), flags, type); });
   if (!all) return all.error();
   const std::size_t count = all->size() / sizeof(cl_image_format);
   if (formats) std::memcpy(formats, all->data(), std::min<std::size_t>(count, entries) * sizeof(cl_image_format));
@@ -268,7 +281,8 @@ cl_int clGetImageInfo(cl_mem handle, cl_image_info query, std::size_t size, void
   const cl_image_desc& desc = image.desc;
   const bool is_1d = desc.image_type == CL_MEM_OBJECT_IMAGE1D || desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
                      desc.image_type == CL_MEM_OBJECT_IMAGE1D_BUFFER;
-  const bool is_array = desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
+  const bool is_array =
+      desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY || desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
   const bool is_3d = desc.image_type == CL_MEM_OBJECT_IMAGE3D;
   switch (query) {
     case CL_IMAGE_FORMAT:

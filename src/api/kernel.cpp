@@ -29,7 +29,9 @@ Result<std::shared_ptr<KernelFacts>> facts_of(Program& program, const std::strin
   return facts;
 }
 
-std::uint64_t fact_key(const Device& device, cl_kernel_work_group_info query) { return device.id().value() << 16 | query; }
+std::uint64_t fact_key(const Device& device, cl_kernel_work_group_info query) {
+  return device.id().value() << 16 | query;
+}
 
 const Result<Bytes>& group_fact(Kernel& kernel, const Device& device, cl_kernel_work_group_info query) {
   return kernel.facts->work_group.get(fact_key(device, query), [&] {
@@ -72,7 +74,8 @@ cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t 
     const Memory* object = live<Memory>(handle);
     if (!object) return CL_INVALID_MEM_OBJECT;
     if (object->is_image() != (kind == ArgumentKind::image) && kind != ArgumentKind::unknown) {
-      return kind == ArgumentKind::image || object->type != CL_MEM_OBJECT_IMAGE1D_BUFFER ? CL_INVALID_MEM_OBJECT : CL_INVALID_ARG_VALUE;
+      return kind == ArgumentKind::image || object->type != CL_MEM_OBJECT_IMAGE1D_BUFFER ? CL_INVALID_MEM_OBJECT
+                                                                                         : CL_INVALID_ARG_VALUE;
     }
     if (object->context.get() != kernel.program->context.get()) return CL_INVALID_CONTEXT;
     if (object->is_image() && !may_access(*object, kernel.facts->arguments[index].access)) return CL_INVALID_ARG_VALUE;
@@ -92,7 +95,8 @@ cl_int set_object(Kernel& kernel, cl_uint index, ArgumentKind kind, std::size_t 
 std::size_t local_size_of(const Kernel& kernel) {
   std::size_t total = 0;
   for (const Argument& argument : kernel.arguments) {
-    if (argument.holds == Argument::Holds::local && __builtin_add_overflow(total, argument.local_size, &total)) return SIZE_MAX;
+    if (argument.holds == Argument::Holds::local && __builtin_add_overflow(total, argument.local_size, &total))
+      return SIZE_MAX;
   }
   return total;
 }
@@ -184,15 +188,18 @@ bool touch_arguments(const Kernel& kernel) {
   return true;
 }
 
-[[gnu::always_inline]] inline cl_int launch(cl_command_queue queue_handle, cl_kernel handle, cl_uint dimensions, const std::size_t* offset, const std::size_t* global,
-              const std::size_t* local, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out, cl_command_type type) {
+[[gnu::always_inline]] inline cl_int launch(cl_command_queue queue_handle, cl_kernel handle, cl_uint dimensions,
+                                            const std::size_t* offset, const std::size_t* global,
+                                            const std::size_t* local, cl_uint wait_count, const cl_event* wait_handles,
+                                            cl_event* event_out, cl_command_type type) {
   Queue* queue = live<Queue>(queue_handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   if (kernel->program->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
   const LaunchLimits& limits = limits_for(*kernel, *queue->device);
-  if (const cl_int code = check_sizes(*queue->device, limits, dimensions, offset, global, local); code != CL_SUCCESS) return code;
+  if (const cl_int code = check_sizes(*queue->device, limits, dimensions, offset, global, local); code != CL_SUCCESS)
+    return code;
   // Not all drivers check this. (An argument that was local and is not any more may still be counted.)
   if (kernel->local_size > limits.local_size && local_size_of(*kernel) > limits.local_size) return CL_OUT_OF_RESOURCES;
   if (kernel->unset != 0 || !touch_arguments(*kernel)) return CL_INVALID_KERNEL_ARGS;
@@ -231,7 +238,8 @@ cl_int clCreateKernelsInProgram(cl_program handle, cl_uint entries, cl_kernel* k
     if (!kernel) return kernel.error();
     made.push_back(std::move(*kernel));
   }
-  for (std::size_t next = 0; next < made.size(); ++next) kernels[next] = reinterpret_cast<cl_kernel>(made[next].hand_out());
+  for (std::size_t next = 0; next < made.size(); ++next)
+    kernels[next] = reinterpret_cast<cl_kernel>(made[next].hand_out());
   return CL_SUCCESS;
 }
 
@@ -239,7 +247,8 @@ Result<cl_kernel> clCloneKernel(cl_kernel handle) {
   Kernel* source = live<Kernel>(handle);
   if (!source) return Failure{CL_INVALID_KERNEL};
   auto kernel = Ref<Kernel>::adopt(slab<Kernel>().create(*source->program, source->facts));
-  const cl_int code = executor_of(*source->program->context).create_kernel(kernel->id(), source->program->id(), *source->facts);
+  const cl_int code =
+      executor_of(*source->program->context).create_kernel(kernel->id(), source->program->id(), *source->facts);
   if (code != CL_SUCCESS) return Failure{code};
   kernel->created = true;
   kernel->arguments = source->arguments;
@@ -318,7 +327,8 @@ cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info query, std::size_t size,
   }
 }
 
-cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetKernelArgInfo(cl_kernel handle, cl_uint index, cl_kernel_arg_info query, std::size_t size, void* value,
+                          std::size_t* size_ret) {
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   if (index >= kernel->arguments.size()) return CL_INVALID_ARG_INDEX;
@@ -359,8 +369,8 @@ Result<Device*> device_meant(const Kernel& kernel, cl_device_id handle) {
 
 }  // namespace
 
-cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_kernel_work_group_info query, std::size_t size,
-                                void* value, std::size_t* size_ret) {
+cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_kernel_work_group_info query,
+                                std::size_t size, void* value, std::size_t* size_ret) {
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   const auto device = device_meant(*kernel, device_handle);
@@ -376,8 +386,9 @@ cl_int clGetKernelWorkGroupInfo(cl_kernel handle, cl_device_id device_handle, cl
   return answer(room, total);
 }
 
-cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_kernel_sub_group_info query, std::size_t input_size,
-                               const void* input, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_kernel_sub_group_info query,
+                               std::size_t input_size, const void* input, std::size_t size, void* value,
+                               std::size_t* size_ret) {
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   const auto device = device_meant(*kernel, device_handle);
@@ -388,16 +399,19 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_
   const std::size_t room = value ? std::min(size, 3 * sizeof(std::size_t)) : 0;
   return answer(Room{size, value, size_ret},
                 executor_of(*kernel->program->context)
-                    .kernel_sub_group_info(kernel->id(), (*device)->id(), query, {static_cast<const std::byte*>(input), input_size}, room));
+                    .kernel_sub_group_info(kernel->id(), (*device)->id(), query,
+                                           {static_cast<const std::byte*>(input), input_size}, room));
 }
 
 cl_int clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions, const std::size_t* offset,
-                              const std::size_t* global, const std::size_t* local, cl_uint wait_count, const cl_event* wait_handles,
-                              cl_event* event_out) {
-  return launch(queue, kernel, dimensions, offset, global, local, wait_count, wait_handles, event_out, CL_COMMAND_NDRANGE_KERNEL);
+                              const std::size_t* global, const std::size_t* local, cl_uint wait_count,
+                              const cl_event* wait_handles, cl_event* event_out) {
+  return launch(queue, kernel, dimensions, offset, global, local, wait_count, wait_handles, event_out,
+                CL_COMMAND_NDRANGE_KERNEL);
 }
 
-cl_int clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint wait_count, const cl_event* wait_handles, cl_event* event_out) {
+cl_int clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint wait_count, const cl_event* wait_handles,
+                     cl_event* event_out) {
   const std::size_t one = 1;
   return launch(queue, kernel, 1, nullptr, &one, &one, wait_count, wait_handles, event_out, CL_COMMAND_TASK);
 }

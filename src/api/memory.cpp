@@ -27,7 +27,8 @@ void choose_home(Memory& buffer, void* host_ptr, NewBuffer& order) {
   order.host_memory = buffer.host_memory;
 }
 
-Result<cl_mem> create_buffer(cl_context handle, const cl_mem_properties* properties, cl_mem_flags flags, std::size_t size, void* host_ptr) {
+Result<cl_mem> create_buffer(cl_context handle, const cl_mem_properties* properties, cl_mem_flags flags,
+                             std::size_t size, void* host_ptr) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   if (properties && *properties != 0) return Failure{CL_INVALID_PROPERTY};  // the core knows none
@@ -88,8 +89,9 @@ Result<cl_mem> clCreateSubBuffer(cl_mem handle, cl_mem_flags flags, cl_buffer_cr
   buffer->flags = flags;
   if (parent->host_ptr) buffer->host_ptr = static_cast<std::byte*>(parent->host_ptr) + region.origin;
   if (parent->host) buffer->host = parent->host + region.origin;
-  const cl_int code = executor_of(*parent->context)
-                          .create_sub_buffer(buffer->id(), parent->id(), flags & kDeviceAccess, {region.origin, region.size});
+  const cl_int code =
+      executor_of(*parent->context)
+          .create_sub_buffer(buffer->id(), parent->id(), flags & kDeviceAccess, {region.origin, region.size});
   if (code != CL_SUCCESS) return Failure{code};
   buffer->created = true;
   return reinterpret_cast<cl_mem>(buffer.hand_out());

@@ -20,7 +20,8 @@ cl_int clGetPlatformIDs(cl_uint entries, cl_platform_id* platforms, cl_uint* cou
   return CL_SUCCESS;
 }
 
-cl_int clGetPlatformInfo(cl_platform_id handle, cl_platform_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetPlatformInfo(cl_platform_id handle, cl_platform_info query, std::size_t size, void* value,
+                         std::size_t* size_ret) {
   Platform* platform = live_platform(handle);
   if (!platform) return CL_INVALID_PLATFORM;
   const Room room{size, value, size_ret};

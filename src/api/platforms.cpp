@@ -73,8 +73,9 @@ Result<std::vector<Device*>> devices_of_type(Platform& platform, cl_device_type 
     if (matches) found.push_back(device);
   }
   if (found.empty() && type != CL_DEVICE_TYPE_ALL && (type & CL_DEVICE_TYPE_DEFAULT) && !devices.empty()) {
-    const auto by_default = std::find_if(devices.begin(), devices.end(),
-                                         [](const Device* device) { return device->limits.type & CL_DEVICE_TYPE_DEFAULT; });
+    const auto by_default = std::find_if(devices.begin(), devices.end(), [](const Device* device) {
+      return device->limits.type & CL_DEVICE_TYPE_DEFAULT;
+    });
     found.push_back(by_default == devices.end() ? devices.front() : *by_default);
   }
   if (found.empty()) return Failure{CL_DEVICE_NOT_FOUND};
@@ -95,15 +96,18 @@ void fill_limits(Device& device) {
   limits.type = presented_type() ? presented_type() | (real_type & CL_DEVICE_TYPE_DEFAULT) : real_type;
   limits.shares_host_memory = (real_type & CL_DEVICE_TYPE_CPU) || get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE});
   // GRUS_MEMORY=own treats every device as if its memory were not the host's, so that tests without a GPU go that way.
-  if (const char* memory = std::getenv("GRUS_MEMORY"); memory && std::string_view{memory} == "own") limits.shares_host_memory = false;
+  if (const char* memory = std::getenv("GRUS_MEMORY"); memory && std::string_view{memory} == "own")
+    limits.shares_host_memory = false;
   limits.images = get(CL_DEVICE_IMAGE_SUPPORT, cl_bool{CL_FALSE});
   const auto& version = device_fact(device, CL_DEVICE_VERSION);
-  if (!version || std::sscanf(text_from_bytes(*version).c_str(), "OpenCL %u.%u", &limits.version_major, &limits.version_minor) != 2) {
+  if (!version || std::sscanf(text_from_bytes(*version).c_str(), "OpenCL %u.%u", &limits.version_major,
+                              &limits.version_minor) != 2) {
     limits.version_major = 1;
   }
   const cl_uint number = limits.version_major * 10 + limits.version_minor;
   limits.zero_sized_launches = number >= 21;
-  limits.non_uniform_groups = number >= 30 ? get(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, cl_bool{CL_FALSE}) : number >= 20;
+  limits.non_uniform_groups =
+      number >= 30 ? get(CL_DEVICE_NON_UNIFORM_WORK_GROUP_SUPPORT, cl_bool{CL_FALSE}) : number >= 20;
   limits.max_dimensions = get(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, cl_uint{3});
   limits.max_items = get(CL_DEVICE_MAX_WORK_ITEM_SIZES, std::array<std::size_t, 3>{1, 1, 1});
   limits.max_group_size = get(CL_DEVICE_MAX_WORK_GROUP_SIZE, std::size_t{1});
@@ -111,8 +115,10 @@ void fill_limits(Device& device) {
   limits.global_memory = get(CL_DEVICE_GLOBAL_MEM_SIZE, cl_ulong{0});
   limits.local_memory = get(CL_DEVICE_LOCAL_MEM_SIZE, cl_ulong{0});
   limits.base_align_bytes = get(CL_DEVICE_MEM_BASE_ADDR_ALIGN, cl_uint{1024}) / 8;
-  limits.image2d_max = {get(CL_DEVICE_IMAGE2D_MAX_WIDTH, std::size_t{0}), get(CL_DEVICE_IMAGE2D_MAX_HEIGHT, std::size_t{0})};
-  limits.image3d_max = {get(CL_DEVICE_IMAGE3D_MAX_WIDTH, std::size_t{0}), get(CL_DEVICE_IMAGE3D_MAX_HEIGHT, std::size_t{0}),
+  limits.image2d_max = {get(CL_DEVICE_IMAGE2D_MAX_WIDTH, std::size_t{0}),
+                        get(CL_DEVICE_IMAGE2D_MAX_HEIGHT, std::size_t{0})};
+  limits.image3d_max = {get(CL_DEVICE_IMAGE3D_MAX_WIDTH, std::size_t{0}),
+                        get(CL_DEVICE_IMAGE3D_MAX_HEIGHT, std::size_t{0}),
                         get(CL_DEVICE_IMAGE3D_MAX_DEPTH, std::size_t{0})};
   limits.image_array_max = get(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, std::size_t{0});
   limits.image_buffer_max = get(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, std::size_t{0});

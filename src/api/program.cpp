@@ -55,7 +55,8 @@ cl_int check_below(Program& program, std::vector<cl_int>* statuses) {
 
 }  // namespace
 
-Result<cl_program> clCreateProgramWithSource(cl_context handle, cl_uint count, const char** strings, const std::size_t* lengths) {
+Result<cl_program> clCreateProgramWithSource(cl_context handle, cl_uint count, const char** strings,
+                                             const std::size_t* lengths) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   if (count == 0 || !strings) return Failure{CL_INVALID_VALUE};
@@ -83,7 +84,8 @@ Result<cl_program> clCreateProgramWithIL(cl_context handle, const void* il, std:
   return reinterpret_cast<cl_program>(program.hand_out());
 }
 
-Result<cl_program> clCreateProgramWithBuiltInKernels(cl_context handle, cl_uint count, const cl_device_id* handles, const char* names) {
+Result<cl_program> clCreateProgramWithBuiltInKernels(cl_context handle, cl_uint count, const cl_device_id* handles,
+                                                     const char* names) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   if (!names) return Failure{CL_INVALID_VALUE};
@@ -106,8 +108,9 @@ Result<cl_program> clCreateProgramWithBuiltInKernels(cl_context handle, cl_uint 
   return reinterpret_cast<cl_program>(program.hand_out());
 }
 
-Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, const cl_device_id* handles, const std::size_t* lengths,
-                                             const unsigned char** binaries, cl_int* statuses_out) {
+Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, const cl_device_id* handles,
+                                             const std::size_t* lengths, const unsigned char** binaries,
+                                             cl_int* statuses_out) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   const auto devices = devices_named(*context, count, handles);
@@ -155,7 +158,8 @@ Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, c
     program->recipe = origin;
     code = origin->compiled_only ? compile_again(*program) : CL_SUCCESS;
   }
-  if (statuses_out && !statuses.empty() && code != CL_SUCCESS) std::copy(statuses.begin(), statuses.end(), statuses_out);
+  if (statuses_out && !statuses.empty() && code != CL_SUCCESS)
+    std::copy(statuses.begin(), statuses.end(), statuses_out);
   if (code != CL_SUCCESS) return Failure{code};
   return reinterpret_cast<cl_program>(program.hand_out());
 }
@@ -243,7 +247,8 @@ std::string joined(const std::vector<std::string>& names) {
 
 }  // namespace
 
-cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t size, void* value,
+                        std::size_t* size_ret) {
   Program* program = live<Program>(handle);
   if (!program) return CL_INVALID_PROGRAM;
   const Room room{size, value, size_ret};
@@ -274,7 +279,9 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t si
   const std::lock_guard lock{program->mutex};
   switch (query) {
     case CL_PROGRAM_SOURCE:
-      return answer(room, !program->from_binary && program->recipe->origin == ProgramOrigin::source ? program->recipe->source : std::string{});
+      return answer(room, !program->from_binary && program->recipe->origin == ProgramOrigin::source
+                              ? program->recipe->source
+                              : std::string{});
     case CL_PROGRAM_IL:
       return answer(room, program->recipe->origin == ProgramOrigin::il ? program->recipe->il : Bytes{});
     case CL_PROGRAM_NUM_KERNELS:
@@ -289,8 +296,8 @@ cl_int clGetProgramInfo(cl_program handle, cl_program_info query, std::size_t si
   }
 }
 
-cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device_handle, cl_program_build_info query, std::size_t size, void* value,
-                             std::size_t* size_ret) {
+cl_int clGetProgramBuildInfo(cl_program handle, cl_device_id device_handle, cl_program_build_info query,
+                             std::size_t size, void* value, std::size_t* size_ret) {
   Program* program = live<Program>(handle);
   if (!program) return CL_INVALID_PROGRAM;
   const auto device = std::find_if(program->devices.begin(), program->devices.end(), [&](const auto& own) {

@@ -6,8 +6,10 @@
 namespace grus::api {
 namespace {
 
-constexpr cl_command_queue_properties kHostProperties = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
-constexpr cl_command_queue_properties kAllProperties = kHostProperties | CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
+constexpr cl_command_queue_properties kHostProperties =
+    CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE | CL_QUEUE_PROFILING_ENABLE;
+constexpr cl_command_queue_properties kAllProperties =
+    kHostProperties | CL_QUEUE_ON_DEVICE | CL_QUEUE_ON_DEVICE_DEFAULT;
 
 Result<cl_command_queue> create(Context& context, Device& device, cl_command_queue_properties properties,
                                 std::span<const cl_queue_properties> list, std::vector<cl_queue_properties> as_given) {
@@ -30,7 +32,8 @@ cl_int check_properties(const Device& device, cl_command_queue_properties proper
 
 }  // namespace
 
-Result<cl_command_queue> clCreateCommandQueue(cl_context context_handle, cl_device_id device_handle, cl_command_queue_properties properties) {
+Result<cl_command_queue> clCreateCommandQueue(cl_context context_handle, cl_device_id device_handle,
+                                              cl_command_queue_properties properties) {
   Context* context = live<Context>(context_handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   Device* device = live<Device>(device_handle);
@@ -81,7 +84,8 @@ cl_int clReleaseCommandQueue(cl_command_queue handle) {
   return program_release(queue) ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
 }
 
-cl_int clGetCommandQueueInfo(cl_command_queue handle, cl_command_queue_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetCommandQueueInfo(cl_command_queue handle, cl_command_queue_info query, std::size_t size, void* value,
+                             std::size_t* size_ret) {
   Queue* queue = live<Queue>(handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   const Room room{size, value, size_ret};
@@ -105,7 +109,8 @@ cl_int clGetCommandQueueInfo(cl_command_queue handle, cl_command_queue_info quer
   }
 }
 
-// Deprecated since OpenCL 1.1. Changing the order of a queue whose commands are tracked is refused, as later versions do.
+// Deprecated since OpenCL 1.1. Changing the order of a queue whose commands are tracked is refused, as later versions
+// do.
 cl_int clSetCommandQueueProperty(cl_command_queue handle, cl_command_queue_properties properties, cl_bool enable,
                                  cl_command_queue_properties* before) {
   Queue* queue = live<Queue>(handle);

@@ -13,7 +13,8 @@ bool is_filter(cl_sampler_properties mode) { return mode == CL_FILTER_NEAREST ||
 
 Result<cl_sampler> create(Context& context, cl_bool normalized, cl_addressing_mode addressing, cl_filter_mode filter,
                           std::vector<cl_sampler_properties> properties) {
-  if (std::none_of(context.devices.begin(), context.devices.end(), [](const auto& device) { return device->limits.images; })) {
+  if (std::none_of(context.devices.begin(), context.devices.end(),
+                   [](const auto& device) { return device->limits.images; })) {
     return Failure{CL_INVALID_OPERATION};
   }
   auto sampler = Ref<Sampler>::adopt(slab<Sampler>().create(context));
@@ -21,7 +22,8 @@ Result<cl_sampler> create(Context& context, cl_bool normalized, cl_addressing_mo
   sampler->addressing = addressing;
   sampler->filter = filter;
   sampler->properties = std::move(properties);
-  const cl_int code = executor_of(context).create_sampler({sampler->id(), context.id(), normalized, addressing, filter, sampler->properties});
+  const cl_int code = executor_of(context).create_sampler(
+      {sampler->id(), context.id(), normalized, addressing, filter, sampler->properties});
   if (code != CL_SUCCESS) return Failure{code};
   sampler->created = true;
   return reinterpret_cast<cl_sampler>(sampler.hand_out());
@@ -29,7 +31,8 @@ Result<cl_sampler> create(Context& context, cl_bool normalized, cl_addressing_mo
 
 }  // namespace
 
-Result<cl_sampler> clCreateSampler(cl_context handle, cl_bool normalized, cl_addressing_mode addressing, cl_filter_mode filter) {
+Result<cl_sampler> clCreateSampler(cl_context handle, cl_bool normalized, cl_addressing_mode addressing,
+                                   cl_filter_mode filter) {
   Context* context = live<Context>(handle);
   if (!context) return Failure{CL_INVALID_CONTEXT};
   if (normalized > CL_TRUE || !is_addressing(addressing) || !is_filter(filter)) return Failure{CL_INVALID_VALUE};
@@ -72,7 +75,8 @@ Result<cl_sampler> clCreateSamplerWithProperties(cl_context handle, const cl_sam
 cl_int clRetainSampler(cl_sampler handle) { return retain<Sampler>(handle, CL_INVALID_SAMPLER); }
 cl_int clReleaseSampler(cl_sampler handle) { return release_handle<Sampler>(handle, CL_INVALID_SAMPLER); }
 
-cl_int clGetSamplerInfo(cl_sampler handle, cl_sampler_info query, std::size_t size, void* value, std::size_t* size_ret) {
+cl_int clGetSamplerInfo(cl_sampler handle, cl_sampler_info query, std::size_t size, void* value,
+                        std::size_t* size_ret) {
   Sampler* sampler = live<Sampler>(handle);
   if (!sampler) return CL_INVALID_SAMPLER;
   const Room room{size, value, size_ret};

@@ -38,8 +38,8 @@ void write_report(const char* path) {
   std::string objects;
   const auto add = [&](const char* name, auto& of) {
     const bool own = !g_lost_by_fork;  // else they are the parent's: without drivers nothing can be created
-    objects += fmt::format("{}\"{}\":{{\"created\":{},\"live\":{}}}", objects.empty() ? "" : ",", name, own ? of.created_count() : 0,
-                           own ? of.live_count() : 0);
+    objects += fmt::format("{}\"{}\":{{\"created\":{},\"live\":{}}}", objects.empty() ? "" : ",", name,
+                           own ? of.created_count() : 0, own ? of.live_count() : 0);
   };
   add("context", slab<Context>());
   add("queue", slab<Queue>());
@@ -54,8 +54,8 @@ void write_report(const char* path) {
   std::getline(std::ifstream{"/proc/self/comm"}, program);
   std::erase_if(program, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' '; });
   const std::string line = fmt::format(
-      "{{\"pid\":{},\"program\":\"{}\",\"calls\":{{{}}},\"objects\":{{{}}},\"held_back\":{},\"immovable\":[{}]}}\n", getpid(), program,
-      calls, objects, HoldBack::instance().held_so_far(), reasons);
+      "{{\"pid\":{},\"program\":\"{}\",\"calls\":{{{}}},\"objects\":{{{}}},\"held_back\":{},\"immovable\":[{}]}}\n",
+      getpid(), program, calls, objects, HoldBack::instance().held_so_far(), reasons);
   const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0 || write(file, line.data(), line.size()) < 0) log::error("report", "{}: can't be written", path);
   if (file >= 0) close(file);
@@ -96,8 +96,9 @@ bool drivers_are_lost_by_fork() {
   if (!g_lost_by_fork) return false;
   static std::once_flag told;
   std::call_once(told, [] {
-    log::error("fork", "this process was forked from one that had used OpenCL; drivers don't survive that. "
-                       "Use OpenCL only after the fork, or start the child with exec (Python: multiprocessing's \"spawn\")");
+    log::error("fork",
+               "this process was forked from one that had used OpenCL; drivers don't survive that. "
+               "Use OpenCL only after the fork, or start the child with exec (Python: multiprocessing's \"spawn\")");
   });
   return true;
 }

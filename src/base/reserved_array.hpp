@@ -23,7 +23,8 @@ class ReservedArray {
   // Has no slots before this. Where the address space is limited (ulimit -v), fewer are better than none.
   void reserve() {
     for (std::size_t slots = kMaxSlots; slots >= 1024; slots /= 4) {
-      void* memory = mmap(nullptr, kStride * slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      void* memory =
+          mmap(nullptr, kStride * slots, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
       if (memory == MAP_FAILED) continue;
       base_ = reinterpret_cast<std::uintptr_t>(memory);
       bytes_ = kStride * slots;

@@ -15,7 +15,7 @@ struct Failure {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_{std::move(value)} {}  // NOLINT(google-explicit-constructor): a value is a result
+  Result(T value) : value_{std::move(value)} {}     // NOLINT(google-explicit-constructor): a value is a result
   Result(Failure failure) : code_{failure.code} {}  // NOLINT(google-explicit-constructor): so is a failure
 
   explicit operator bool() const { return value_.has_value(); }

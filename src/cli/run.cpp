@@ -78,7 +78,8 @@ void set_environment(const Options& options, const Installation& installation) {
   // libgrus.so looks where the loader would unless GRUS_VENDORS is set, and there it would now find only itself.
   set("GRUS_VENDORS", choose_vendors(options.vendors, installation));
   // The Khronos loader takes a folder only, and some of its versions only with a slash at the end.
-  for (const char* loader_folder : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) set(loader_folder, installation.icd_folder / "");
+  for (const char* loader_folder : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"})
+    set(loader_folder, installation.icd_folder / "");
   unsetenv("OCL_ICD_FILENAMES");  // drivers that the Khronos loader would show beside Grus
   set("GRUS_PRESENT_AS", options.present_as);
   set("GRUS_FEATURES", options.features);

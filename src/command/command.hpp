@@ -1,6 +1,6 @@
-// The commands: what crosses the seam when the program enqueues something. Each names the objects it uses and the memory
-// it may write; hold-back keeps the first alive, and the dirty sieve needs the second. A command that points at data of
-// the caller's has keep(), which copies that data when the command outlives the call.
+// The commands: what crosses the seam when the program enqueues something. Each names the objects it uses and the
+// memory it may write; hold-back keeps the first alive, and the dirty sieve needs the second. A command that points at
+// data of the caller's has keep(), which copies that data when the command outlives the call.
 #pragma once
 
 #include <array>
@@ -56,7 +56,8 @@ struct NativeKernel {
     std::vector<std::size_t> places;
   };
   void keep(Storage& storage) {
-    storage = {{arguments.begin(), arguments.end()}, {memories.begin(), memories.end()}, {places.begin(), places.end()}};
+    storage = {
+        {arguments.begin(), arguments.end()}, {memories.begin(), memories.end()}, {places.begin(), places.end()}};
     arguments = storage.arguments;
     memories = storage.memories;
     places = storage.places;

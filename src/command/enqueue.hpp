@@ -104,7 +104,8 @@ template <typename Command>
 
 template <typename Command>
 [[gnu::always_inline]] inline cl_int enqueue(const Command& command, const Enqueue& how) {
-  if (HoldBack::must_hold(how.queue, how.waits, how.order)) [[unlikely]] return hold_back(command, how);
+  if (HoldBack::must_hold(how.queue, how.waits, how.order)) [[unlikely]]
+    return hold_back(command, how);
   command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
   const Placement placement{.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking};
   if (!how.waits.empty() || how.event_out) return submit_in_full(command, how, placement);

@@ -47,8 +47,8 @@ struct NewBuffer {
   cl_mem_flags flags = 0;  // without the host pointer flags, which the two pointers below stand for
   std::vector<cl_mem_properties> properties;
   std::size_t size = 0;
-  void* host = nullptr;           // memory to work in, registered for the device's use
-  const void* initial = nullptr;  // or contents to start with
+  void* host = nullptr;                     // memory to work in, registered for the device's use
+  const void* initial = nullptr;            // or contents to start with
   std::shared_ptr<HostMemory> host_memory;  // kept until the vendor is done with it
 };
 
@@ -91,7 +91,7 @@ struct BuildOrder {
   Step step = Step::build;
   std::string options;
   std::shared_ptr<const Recipe> recipe;
-  std::vector<ObjectId> inputs;           // of a link: programs compiled below
+  std::vector<ObjectId> inputs;  // of a link: programs compiled below
 };
 
 class Executor : public BelowSeam {

@@ -122,7 +122,8 @@ bool Gate::wait_for_those_working(std::chrono::steady_clock::time_point deadline
 std::array<std::uint64_t, kMostCalls> Gate::calls() const {
   std::array<std::uint64_t, kMostCalls> sum{};
   for (Thread* thread = threads_.load(std::memory_order_acquire); thread; thread = thread->next) {
-    for (std::size_t call = 0; call < kMostCalls; ++call) sum[call] += thread->calls[call].load(std::memory_order_relaxed);
+    for (std::size_t call = 0; call < kMostCalls; ++call)
+      sum[call] += thread->calls[call].load(std::memory_order_relaxed);
   }
   return sum;
 }

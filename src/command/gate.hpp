@@ -48,7 +48,8 @@ class Gate {
   // call goes through an Entry.
   static bool enter_quickly(Call call) {
     Thread* thread = t_thread;
-    if (!thread || thread->place.load(std::memory_order_relaxed) != Place::outside) [[unlikely]] return false;
+    if (!thread || thread->place.load(std::memory_order_relaxed) != Place::outside) [[unlikely]]
+      return false;
     thread->place.store(Place::inside, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer's membarrier does the rest
     if (g_state.load(std::memory_order_acquire) != 0) [[unlikely]] {
@@ -119,13 +120,15 @@ class Gate {
 inline void Gate::pass(Thread* thread) {
   thread->place.store(Place::inside, std::memory_order_relaxed);
   std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer's membarrier does the rest
-  if (g_state.load(std::memory_order_acquire) != 0) [[unlikely]] pass_slowly(thread);
+  if (g_state.load(std::memory_order_acquire) != 0) [[unlikely]]
+    pass_slowly(thread);
 }
 
 extern Gate g_gate;  // has no destructor: threads may be inside at exit
 
 inline Gate::Entry::Entry(Call call) : thread_{t_thread} {
-  if (!thread_) [[unlikely]] thread_ = g_gate.register_thread();
+  if (!thread_) [[unlikely]]
+    thread_ = g_gate.register_thread();
   if (thread_->depth++ == 0) g_gate.pass(thread_);
   count(*thread_, call);
 }

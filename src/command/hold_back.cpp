@@ -61,7 +61,8 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
 void HoldBack::finish_above(Event& event, cl_int status) {
   event.set_finished(status);
   for (auto& callback : event.callbacks) {
-    callbacks::post([call = std::move(callback.call), reached = status < 0 ? status : callback.status] { call(reached); });
+    callbacks::post(
+        [call = std::move(callback.call), reached = status < 0 ? status : callback.status] { call(reached); });
   }
   event.callbacks.clear();
   changed_.notify_all();
@@ -112,9 +113,8 @@ bool HoldBack::send_from(Queue& queue, Sent& sent) {
   bool behind_barrier = false;
   for (auto next = queue.held.begin(); next != queue.held.end();) {
     Held& held = as_held(*next);
-    const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(), [](const Ref<Event>& event) {
-      return event->place() == Event::Place::above;
-    });
+    const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(),
+                                         [](const Ref<Event>& event) { return event->place() == Event::Place::above; });
     const bool in_turn = queue.in_order() || waits_for_all_before(held.order) ? all_before_sent : !behind_barrier;
     if (waits_done && in_turn) {
       send(held);

@@ -41,9 +41,11 @@ class HoldBack {
 
   // Whether a command must be held back. In the common case nothing is held anywhere and all it waits for is below.
   static bool must_hold(const Queue& queue, Waits waits, Order order) {
-    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]] return instance().must_hold_now(queue, waits, order);
+    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]]
+      return instance().must_hold_now(queue, waits, order);
     for (const Event* event : waits) {
-      if (event->place() != Event::Place::below) [[unlikely]] return instance().must_hold_now(queue, waits, order);
+      if (event->place() != Event::Place::below) [[unlikely]]
+        return instance().must_hold_now(queue, waits, order);
     }
     return false;
   }
@@ -55,7 +57,7 @@ class HoldBack {
   void add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
 
   // All of these wait, and so must be called outside the gate.
-  void wait_until_sent(const Queue& queue);        // everything held so far in that queue
+  void wait_until_sent(const Queue& queue);  // everything held so far in that queue
   void wait_until_not_above(std::span<Event* const> events);
 
   // Holds everything back until the last of these ends; then what was held follows in order.

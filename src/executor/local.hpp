@@ -95,7 +95,7 @@ class LocalExecutor final : public Executor {
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
-    std::atomic<bool> busy{false};  // something was enqueued since it was last known to be idle
+    std::atomic<bool> busy{false};     // something was enqueued since it was last known to be idle
     std::unique_ptr<Staging> staging;  // where the device has memory of its own
   };
   struct VendorKernel {

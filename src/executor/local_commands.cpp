@@ -10,7 +10,8 @@ cl_bool flag(Blocking blocking) { return blocking == Blocking::yes ? CL_TRUE : C
 
 }  // namespace
 
-// A large blocking copy from or to ordinary memory goes through the staging buffers, where the device has its own memory.
+// A large blocking copy from or to ordinary memory goes through the staging buffers, where the device has its own
+// memory.
 template <typename Copy>
 cl_int LocalExecutor::stage(const Placement& placement, Copy copy) {
   std::vector<cl_event> waits;
@@ -116,21 +117,24 @@ cl_int LocalExecutor::submit(const command::WriteImage& write, const Placement& 
 cl_int LocalExecutor::submit(const command::CopyImage& copy, const Placement& placement) {
   return place(placement, [&](cl_command_queue queue, auto... rest) {
     return functions(queue).clEnqueueCopyImage(queue, memories_[copy.from].handle, memories_[copy.to].handle,
-                                               copy.from_origin.data(), copy.to_origin.data(), copy.region.data(), rest...);
+                                               copy.from_origin.data(), copy.to_origin.data(), copy.region.data(),
+                                               rest...);
   });
 }
 
 cl_int LocalExecutor::submit(const command::CopyImageToBuffer& copy, const Placement& placement) {
   return place(placement, [&](cl_command_queue queue, auto... rest) {
     return functions(queue).clEnqueueCopyImageToBuffer(queue, memories_[copy.from].handle, memories_[copy.to].handle,
-                                                       copy.where.origin.data(), copy.where.region.data(), copy.offset, rest...);
+                                                       copy.where.origin.data(), copy.where.region.data(), copy.offset,
+                                                       rest...);
   });
 }
 
 cl_int LocalExecutor::submit(const command::CopyBufferToImage& copy, const Placement& placement) {
   return place(placement, [&](cl_command_queue queue, auto... rest) {
     return functions(queue).clEnqueueCopyBufferToImage(queue, memories_[copy.from].handle, memories_[copy.to].handle,
-                                                       copy.offset, copy.where.origin.data(), copy.where.region.data(), rest...);
+                                                       copy.offset, copy.where.origin.data(), copy.where.region.data(),
+                                                       rest...);
   });
 }
 
@@ -144,8 +148,9 @@ cl_int LocalExecutor::submit(const command::FillImage& fill, const Placement& pl
 cl_int LocalExecutor::submit(const command::MapBuffer& map, const Placement& placement) {
   cl_int code = CL_SUCCESS;
   const cl_int placed = place(placement, [&](cl_command_queue queue, auto... rest) {
-    const void* pointer = functions(queue).clEnqueueMapBuffer(queue, memories_[map.memory].handle, flag(placement.blocking),
-                                                              map.flags, map.range.offset, map.range.size, rest..., &code);
+    const void* pointer =
+        functions(queue).clEnqueueMapBuffer(queue, memories_[map.memory].handle, flag(placement.blocking), map.flags,
+                                            map.range.offset, map.range.size, rest..., &code);
     if (code == CL_SUCCESS && pointer != map.pointer) {
       log::error("map", "the vendor maps a host buffer elsewhere ({} instead of {})", pointer, map.pointer);
       code = CL_MAP_FAILURE;
@@ -160,9 +165,9 @@ cl_int LocalExecutor::submit(const command::MapImage& map, const Placement& plac
   return place(placement, [&](cl_command_queue queue, auto... rest) {
     std::size_t row_pitch = 0;
     std::size_t slice_pitch = 0;
-    const void* pointer = functions(queue).clEnqueueMapImage(queue, memories_[map.memory].handle, flag(placement.blocking),
-                                                             map.flags, map.where.origin.data(), map.where.region.data(),
-                                                             &row_pitch, &slice_pitch, rest..., &code);
+    const void* pointer = functions(queue).clEnqueueMapImage(
+        queue, memories_[map.memory].handle, flag(placement.blocking), map.flags, map.where.origin.data(),
+        map.where.region.data(), &row_pitch, &slice_pitch, rest..., &code);
     if (code == CL_SUCCESS && pointer != map.pointer) {
       log::error("map", "the vendor maps a host image elsewhere ({} instead of {})", pointer, map.pointer);
       code = CL_MAP_FAILURE;
@@ -193,10 +198,10 @@ cl_int LocalExecutor::submit(const command::NativeKernel& native, const Placemen
   std::vector<const void*> places;
   for (const std::size_t offset : native.places) places.push_back(arguments.data() + offset);
   return place(placement, [&](cl_command_queue queue, auto... rest) {
-    return functions(queue).clEnqueueNativeKernel(queue, native.function, arguments.empty() ? nullptr : arguments.data(),
-                                                  arguments.size(), static_cast<cl_uint>(memories.size()),
-                                                  memories.empty() ? nullptr : memories.data(),
-                                                  places.empty() ? nullptr : places.data(), rest...);
+    return functions(queue).clEnqueueNativeKernel(
+        queue, native.function, arguments.empty() ? nullptr : arguments.data(), arguments.size(),
+        static_cast<cl_uint>(memories.size()), memories.empty() ? nullptr : memories.data(),
+        places.empty() ? nullptr : places.data(), rest...);
   });
 }
 
@@ -232,7 +237,8 @@ cl_int LocalExecutor::wait(std::span<const ObjectId> events) {
 Result<cl_int> LocalExecutor::event_status(ObjectId id) {
   cl_event event = events_[id].last;
   cl_int status = CL_QUEUED;
-  const cl_int code = functions(event).clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
+  const cl_int code =
+      functions(event).clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
   if (code != CL_SUCCESS) return Failure{code};
   return status;
 }

@@ -30,14 +30,20 @@ LocalExecutor::LocalExecutor() {
     if (!vendor) continue;
     for (cl_platform_id handle : vendor->platforms()) {
       const auto text = [&](cl_platform_info query) {
-        const auto bytes = ask([&](auto... rest) { return functions(handle).clGetPlatformInfo(handle, query, rest...); });
+        const auto bytes =
+            ask([&](auto... rest) { return functions(handle).clGetPlatformInfo(handle, query, rest...); });
         return bytes ? text_from_bytes(*bytes) : std::string{};
       };
       VendorPlatform platform;
       platform.handle = handle;
       platform.vendor = vendor.get();
-      platform.description = {text(CL_PLATFORM_NAME),    text(CL_PLATFORM_VENDOR),     text(CL_PLATFORM_VERSION),
-                              text(CL_PLATFORM_PROFILE), text(CL_PLATFORM_EXTENSIONS), {}, 0};
+      platform.description = {text(CL_PLATFORM_NAME),
+                              text(CL_PLATFORM_VENDOR),
+                              text(CL_PLATFORM_VERSION),
+                              text(CL_PLATFORM_PROFILE),
+                              text(CL_PLATFORM_EXTENSIONS),
+                              {},
+                              0};
       platform.version = version_of(platform.description.version);
       if (platform.version >= 210) {
         const auto resolution = ask([&](auto... rest) {
@@ -146,8 +152,9 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
     if (told) told(text, data, size);
   };
   cl_int code = CL_SUCCESS;
-  context->handle = functions(handles[0]).clCreateContext(list.data(), static_cast<cl_uint>(handles.size()),
-                                                          handles.data(), on_error, context.get(), &code);
+  context->handle = functions(handles[0])
+                        .clCreateContext(list.data(), static_cast<cl_uint>(handles.size()), handles.data(), on_error,
+                                         context.get(), &code);
   if (!context->handle) return code;
   contexts_.set(id, context.release());
   return CL_SUCCESS;

@@ -47,7 +47,8 @@ cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
   cl_int code = CL_SUCCESS;
   cl_mem handle = nullptr;
   if (buffer.properties.size() > 1 && context.version >= 300) {
-    handle = call.clCreateBufferWithProperties(context.handle, buffer.properties.data(), flags, buffer.size, pointer, &code);
+    handle =
+        call.clCreateBufferWithProperties(context.handle, buffer.properties.data(), flags, buffer.size, pointer, &code);
   } else {
     handle = call.clCreateBuffer(context.handle, flags, buffer.size, pointer, &code);
   }
@@ -75,12 +76,14 @@ Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
   cl_int code = CL_SUCCESS;
   cl_mem handle = nullptr;
   if (image.properties.size() > 1 && context.version >= 300) {
-    handle = call.clCreateImageWithProperties(context.handle, image.properties.data(), flags, &image.format, &desc, pointer, &code);
+    handle = call.clCreateImageWithProperties(context.handle, image.properties.data(), flags, &image.format, &desc,
+                                              pointer, &code);
   } else {
     handle = call.clCreateImage(context.handle, flags, &image.format, &desc, pointer, &code);
   }
   if (!handle) return Failure{code};
-  if (const cl_int failed = add_memory(image.id, handle, image.host_memory); failed != CL_SUCCESS) return Failure{failed};
+  if (const cl_int failed = add_memory(image.id, handle, image.host_memory); failed != CL_SUCCESS)
+    return Failure{failed};
   ImageLayout layout;
   call.clGetImageInfo(handle, CL_IMAGE_ELEMENT_SIZE, sizeof(std::size_t), &layout.element_size, nullptr);
   call.clGetImageInfo(handle, CL_IMAGE_ROW_PITCH, sizeof(std::size_t), &layout.row_pitch, nullptr);

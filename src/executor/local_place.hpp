@@ -13,7 +13,8 @@ cl_int LocalExecutor::place(const Placement& placement, Call call) {
   cl_command_queue queue = to.handle;
   to.busy.store(true, std::memory_order_relaxed);
   if (placement.waits.empty()) [[likely]] {
-    if (!placement.event) return call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
+    if (!placement.event)
+      return call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
     cl_event event = nullptr;
     const cl_int code = call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), &event);
     if (code == CL_SUCCESS) events_.set(placement.event, {event, nullptr});

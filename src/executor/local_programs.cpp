@@ -19,7 +19,8 @@ std::string with_argument_info(const std::string& options) {
 template <typename T>
 T program_build_info(cl_program program, cl_device_id device, cl_program_build_info query, T otherwise) {
   T value = otherwise;
-  if (functions(program).clGetProgramBuildInfo(program, device, query, sizeof value, &value, nullptr) != CL_SUCCESS) return otherwise;
+  if (functions(program).clGetProgramBuildInfo(program, device, query, sizeof value, &value, nullptr) != CL_SUCCESS)
+    return otherwise;
   return value;
 }
 
@@ -35,7 +36,8 @@ std::vector<std::string> split(const std::string& names) {
 
 std::vector<std::string> kernel_names_of(cl_program program) {
   const auto& call = functions(program);
-  const auto names = ask([&](auto... rest) { return call.clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, rest...); });
+  const auto names =
+      ask([&](auto... rest) { return call.clGetProgramInfo(program, CL_PROGRAM_KERNEL_NAMES, rest...); });
   return names ? split(text_from_bytes(*names)) : std::vector<std::string>{};
 }
 
@@ -49,7 +51,8 @@ ArgumentFacts argument_facts(cl_kernel kernel, cl_uint index) {
     const auto bytes = ask([&](auto... rest) { return call.clGetKernelArgInfo(kernel, index, query, rest...); });
     return bytes ? text_from_bytes(*bytes) : std::string{};
   };
-  facts.known = get(CL_KERNEL_ARG_ADDRESS_QUALIFIER, facts.address) && get(CL_KERNEL_ARG_ACCESS_QUALIFIER, facts.access);
+  facts.known =
+      get(CL_KERNEL_ARG_ADDRESS_QUALIFIER, facts.address) && get(CL_KERNEL_ARG_ACCESS_QUALIFIER, facts.access);
   get(CL_KERNEL_ARG_TYPE_QUALIFIER, facts.qualifiers);
   facts.type = text(CL_KERNEL_ARG_TYPE_NAME);
   facts.name = text(CL_KERNEL_ARG_NAME);
@@ -96,8 +99,8 @@ Result<cl_program> LocalExecutor::make_program(const BuildOrder& order, std::vec
     }
     case ProgramOrigin::built_in: {
       const auto devices = handles_of(order.program_devices);
-      program = call.clCreateProgramWithBuiltInKernels(context.handle, static_cast<cl_uint>(devices.size()), devices.data(),
-                                                       recipe.source.c_str(), &code);
+      program = call.clCreateProgramWithBuiltInKernels(context.handle, static_cast<cl_uint>(devices.size()),
+                                                       devices.data(), recipe.source.c_str(), &code);
       break;
     }
     case ProgramOrigin::linked:
@@ -129,8 +132,9 @@ Result<cl_program> LocalExecutor::link_again(const BuildOrder& order) {
   }
   cl_program program = nullptr;
   if (code == CL_SUCCESS) {
-    program = call.clLinkProgram(context.handle, static_cast<cl_uint>(devices.size()), devices.data(), order.recipe->options.c_str(),
-                                 static_cast<cl_uint>(inputs.size()), inputs.data(), nullptr, nullptr, &code);
+    program = call.clLinkProgram(context.handle, static_cast<cl_uint>(devices.size()), devices.data(),
+                                 order.recipe->options.c_str(), static_cast<cl_uint>(inputs.size()), inputs.data(),
+                                 nullptr, nullptr, &code);
   }
   for (cl_program input : inputs) call.clReleaseProgram(input);
   if (!program) return Failure{code};
@@ -169,9 +173,10 @@ cl_int LocalExecutor::compile(const BuildOrder& order, cl_program program, std::
     names.push_back(name.c_str());
   }
   if (code == CL_SUCCESS) {
-    code = call.clCompileProgram(program, static_cast<cl_uint>(devices.size()), devices.empty() ? nullptr : devices.data(),
-                                 with_argument_info(order.options).c_str(), static_cast<cl_uint>(headers.size()),
-                                 headers.empty() ? nullptr : headers.data(), names.empty() ? nullptr : names.data(), nullptr, nullptr);
+    code = call.clCompileProgram(program, static_cast<cl_uint>(devices.size()),
+                                 devices.empty() ? nullptr : devices.data(), with_argument_info(order.options).c_str(),
+                                 static_cast<cl_uint>(headers.size()), headers.empty() ? nullptr : headers.data(),
+                                 names.empty() ? nullptr : names.data(), nullptr, nullptr);
   }
   for (cl_program header : headers) call.clReleaseProgram(header);
   return code;
@@ -197,14 +202,17 @@ void LocalExecutor::describe_builds(const BuildOrder& order, cl_program program,
     DeviceBuild& build = outcome.builds[next];
     cl_device_id device = devices[next];
     build.status = program_build_info<cl_build_status>(program, device, CL_PROGRAM_BUILD_STATUS, CL_BUILD_NONE);
-    build.binary_type = program_build_info<cl_program_binary_type>(program, device, CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE);
-    build.global_variables = program_build_info<std::size_t>(program, device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, 0);
+    build.binary_type = program_build_info<cl_program_binary_type>(program, device, CL_PROGRAM_BINARY_TYPE,
+                                                                   CL_PROGRAM_BINARY_TYPE_NONE);
+    build.global_variables =
+        program_build_info<std::size_t>(program, device, CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, 0);
     build.options = order.options;
     const auto log = ask([&](auto... rest) {
       return functions(program).clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, rest...);
     });
     if (log) build.log = text_from_bytes(*log);
-    if (build.binary_type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE && build.status == CL_BUILD_SUCCESS) outcome.executable = true;
+    if (build.binary_type == CL_PROGRAM_BINARY_TYPE_EXECUTABLE && build.status == CL_BUILD_SUCCESS)
+      outcome.executable = true;
   }
 }
 
@@ -229,7 +237,8 @@ BuildOutcome LocalExecutor::build(const BuildOrder& order) {
       const bool compiles = order.recipe->origin == ProgramOrigin::source || order.recipe->origin == ProgramOrigin::il;
       const std::string options = compiles ? with_argument_info(order.options) : order.options;
       outcome.code = functions(program).clBuildProgram(program, static_cast<cl_uint>(devices.size()),
-                                                       devices.empty() ? nullptr : devices.data(), options.c_str(), nullptr, nullptr);
+                                                       devices.empty() ? nullptr : devices.data(), options.c_str(),
+                                                       nullptr, nullptr);
     }
   }
   replace_program(order, program, outcome);
@@ -240,7 +249,8 @@ Result<std::vector<Bytes>> LocalExecutor::program_binaries(ObjectId id) {
   cl_program program = programs_[id];
   if (!program) return std::vector<Bytes>{};
   const auto& call = functions(program);
-  const auto sizes = ask([&](auto... rest) { return call.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, rest...); });
+  const auto sizes =
+      ask([&](auto... rest) { return call.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, rest...); });
   if (!sizes) return Failure{sizes.error()};
   std::vector<Bytes> binaries(sizes->size() / sizeof(std::size_t));
   std::vector<std::byte*> places;
@@ -250,7 +260,8 @@ Result<std::vector<Bytes>> LocalExecutor::program_binaries(ObjectId id) {
     binaries[next].resize(size);
     places.push_back(size != 0 ? binaries[next].data() : nullptr);
   }
-  const cl_int code = call.clGetProgramInfo(program, CL_PROGRAM_BINARIES, places.size() * sizeof(void*), places.data(), nullptr);
+  const cl_int code =
+      call.clGetProgramInfo(program, CL_PROGRAM_BINARIES, places.size() * sizeof(void*), places.data(), nullptr);
   if (code != CL_SUCCESS) return Failure{code};
   return binaries;
 }
@@ -273,7 +284,8 @@ Result<std::shared_ptr<KernelFacts>> LocalExecutor::kernel_facts(ObjectId id, co
   auto facts = std::make_shared<KernelFacts>();
   const auto& call = functions(kernel);
   facts->name = name;
-  const auto attributes = ask([&](auto... rest) { return call.clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, rest...); });
+  const auto attributes =
+      ask([&](auto... rest) { return call.clGetKernelInfo(kernel, CL_KERNEL_ATTRIBUTES, rest...); });
   if (attributes) facts->attributes = text_from_bytes(*attributes);
   cl_uint count = 0;
   call.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof count, &count, nullptr);
@@ -363,8 +375,8 @@ cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& pla
   const std::lock_guard lock{kernel.lock};
   if (const cl_int code = set_arguments(kernel, launch.arguments); code != CL_SUCCESS) return code;
   return place(placement, [&](cl_command_queue queue, auto... rest) {
-    return functions(queue).clEnqueueNDRangeKernel(queue, kernel.handle, launch.dimensions, launch.offset, launch.global,
-                                                   launch.local, rest...);
+    return functions(queue).clEnqueueNDRangeKernel(queue, kernel.handle, launch.dimensions, launch.offset,
+                                                   launch.global, launch.local, rest...);
   });
 }
 

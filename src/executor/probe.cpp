@@ -61,7 +61,8 @@ constexpr char kCannotBeLoaded = 'n';  // the parent will see the same, and can 
   using AddressFunction = void* (*)(const char*);
   const auto address = reinterpret_cast<AddressFunction>(dlsym(handle, "clGetExtensionFunctionAddress"));
   if (address) {
-    const auto platforms = reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(address("clIcdGetPlatformIDsKHR"));
+    const auto platforms =
+        reinterpret_cast<cl_int (*)(cl_uint, cl_platform_id*, cl_uint*)>(address("clIcdGetPlatformIDsKHR"));
     cl_uint count = 0;
     if (platforms) platforms(0, nullptr, &count);
   }

@@ -1,5 +1,5 @@
-// Drivers crash and hang while they load. Before a library is loaded for the first time, a scratch process loads it; the
-// library is remembered as good until it changes.
+// Drivers crash and hang while they load. Before a library is loaded for the first time, a scratch process loads it;
+// the library is remembered as good until it changes.
 #pragma once
 
 #include <string>

@@ -14,7 +14,8 @@ Result<Bytes> ask(Call call) {
   if (const cl_int code = call(std::size_t{0}, no_room, &size); code != CL_SUCCESS) return Failure{code};
   Bytes bytes(size);
   if (size == 0) return bytes;
-  if (const cl_int code = call(size, static_cast<void*>(bytes.data()), no_size); code != CL_SUCCESS) return Failure{code};
+  if (const cl_int code = call(size, static_cast<void*>(bytes.data()), no_size); code != CL_SUCCESS)
+    return Failure{code};
   return bytes;
 }
 

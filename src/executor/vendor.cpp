@@ -32,7 +32,8 @@ std::string library_named_in(const fs::path& icd_file) {
   line.resize(static_cast<std::size_t>(file.gcount()));
   line.resize(std::min(line.find('\n'), line.size()));
   line.resize(line.find_last_not_of(" \t\r") + 1);
-  const bool is_text = std::none_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
+  const bool is_text =
+      std::none_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; });
   return is_text ? line : std::string{};
 }
 
@@ -136,7 +137,8 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
     if (fs::exists(where, error)) {
       found = libraries_named_in({where});
     } else {
-      log::error("vendors", "{}: no such file; GRUS_VENDORS or --vendors must name an .icd file or a folder of them", where.string());
+      log::error("vendors", "{}: no such file; GRUS_VENDORS or --vendors must name an .icd file or a folder of them",
+                 where.string());
     }
   } else if (where.string().find(".so") != std::string::npos) {
     found = {{where.string(), {}}};
@@ -144,7 +146,8 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
     log::error("vendors", "{}: no such folder; {} or name its folder with --vendors", where.string(), kInstall);
   }
   if (names_only_grus(found)) {
-    log::error("vendors", "{} names only Grus itself, and no driver for it to use; {} or name one with --vendors", where.string(), kInstall);
+    log::error("vendors", "{} names only Grus itself, and no driver for it to use; {} or name one with --vendors",
+               where.string(), kInstall);
   }
   return found;
 }
@@ -152,7 +155,9 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
 std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
   const auto refuse = [&](std::string_view why) -> std::unique_ptr<Vendor> {
     const std::string file = from.icd_file.string();
-    const std::string source = file.empty() ? from.library : from.library.empty() ? file : fmt::format("{} (named in {})", from.library, file);
+    const std::string source = file.empty()           ? from.library
+                               : from.library.empty() ? file
+                                                      : fmt::format("{} (named in {})", from.library, file);
     log::warn("vendors", "{} is left out: {}; reinstall that driver or remove the file", source, why);
     return nullptr;
   };
@@ -177,7 +182,8 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
     dlclose(vendor->handle_);
     return refuse(why);
   };
-  const auto address = reinterpret_cast<cl_api_clGetExtensionFunctionAddress>(dlsym(vendor->handle_, "clGetExtensionFunctionAddress"));
+  const auto address =
+      reinterpret_cast<cl_api_clGetExtensionFunctionAddress>(dlsym(vendor->handle_, "clGetExtensionFunctionAddress"));
   if (!address) return unload_and_refuse("it is no OpenCL driver (clGetExtensionFunctionAddress is missing)");
   const auto platforms = reinterpret_cast<cl_api_clGetPlatformIDs>(address("clIcdGetPlatformIDsKHR"));
   if (!platforms) return unload_and_refuse("it is no installable client driver (clIcdGetPlatformIDsKHR is missing)");
@@ -189,14 +195,15 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
     return nullptr;
   }
   vendor->platforms_.resize(count);
-  if (platforms(count, vendor->platforms_.data(), nullptr) != CL_SUCCESS) return unload_and_refuse("it can't list its platforms");
+  if (platforms(count, vendor->platforms_.data(), nullptr) != CL_SUCCESS)
+    return unload_and_refuse("it can't list its platforms");
   std::erase(vendor->platforms_, nullptr);
   return vendor;
 }
 
 std::string Vendor::describe_unloading() const {
-  // The dynamic linker never unloads a library that asks for it, or that defines unique symbols (STB_GNU_UNIQUE), as C++
-  // libraries with inline statics do. Only a trial can tell, so drivers that are known to work are named.
+  // The dynamic linker never unloads a library that asks for it, or that defines unique symbols (STB_GNU_UNIQUE), as
+  // C++ libraries with inline statics do. Only a trial can tell, so drivers that are known to work are named.
   if (library_.find("nvidia") != std::string::npos) return "yes";
   return "no: the dynamic linker keeps the library, or one that it uses, until the process ends";
 }
@@ -208,7 +215,9 @@ Vendor::Unloaded Vendor::unload() {
   handle_ = nullptr;
   if (void* still = dlopen(library_.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     dlclose(still);
-    result.why_not = fmt::format("{} stays loaded: it, or a library that it uses, can't be unloaded or is in use elsewhere in this process", library_);
+    result.why_not = fmt::format(
+        "{} stays loaded: it, or a library that it uses, can't be unloaded or is in use elsewhere in this process",
+        library_);
     return result;
   }
   drop_leftovers(libraries_before_, folder_);

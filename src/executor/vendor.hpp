@@ -56,8 +56,8 @@ class Vendor {
   std::string library_;
   void* handle_ = nullptr;
   std::vector<cl_platform_id> platforms_;
-  std::filesystem::path folder_;           // where the library is
-  DeviceFiles files_before_;               // open in the process before the library was loaded
+  std::filesystem::path folder_;            // where the library is
+  DeviceFiles files_before_;                // open in the process before the library was loaded
   std::set<std::string> libraries_before_;  // mapped in the process before that
 };
 

@@ -13,7 +13,8 @@ class Context : public Object {
   explicit Context(BelowSeam& below_) : below{&below_} {}
   ~Context() {
     if (created) below->free(ObjectType::context, id());
-    for (auto callback = destructor_callbacks.rbegin(); callback != destructor_callbacks.rend(); ++callback) (*callback)();
+    for (auto callback = destructor_callbacks.rbegin(); callback != destructor_callbacks.rend(); ++callback)
+      (*callback)();
   }
 
   bool has(const Device& device) const {

@@ -37,7 +37,8 @@ std::vector<T> list_from_bytes(const Bytes& bytes) {
 
 // A string as OpenCL hands it out, without the closing zero.
 inline std::string text_from_bytes(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), strnlen(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
+  return {reinterpret_cast<const char*>(bytes.data()),
+          strnlen(reinterpret_cast<const char*>(bytes.data()), bytes.size())};
 }
 
 class FactCache {

@@ -70,7 +70,7 @@ struct Argument {
   Holds holds = Holds::nothing;
   ArgumentKind kind = ArgumentKind::unknown;  // as the kernel's facts say; here for the path of a call
   std::uint64_t stamp = 0;
-  ObjectId object;                // memory, sampler; no id for a null buffer
+  ObjectId object;  // memory, sampler; no id for a null buffer
   std::size_t local_size = 0;
   ArgumentValue value;
 };

@@ -11,7 +11,7 @@ namespace {
 // Types that OpenCL C itself defines and that are plain values, with or without a vector length.
 bool is_plain_value(std::string_view type) {
   static constexpr std::array<std::string_view, 17> kScalars = {
-      "char",  "uchar",  "short", "ushort", "int",    "uint",         "long",           "ulong",        "half",
+      "char",  "uchar",  "short", "ushort", "int",  "uint",          "long",           "ulong",       "half",
       "float", "double", "bool",  "size_t", "quad", "unsigned char", "unsigned short", "unsigned int"};
   while (!type.empty() && (std::isdigit(static_cast<unsigned char>(type.back())) != 0)) type.remove_suffix(1);
   return std::find(kScalars.begin(), kScalars.end(), type) != kScalars.end() || type == "unsigned long" ||

@@ -48,8 +48,9 @@ struct ImageFacts {
 
 class Memory;
 
-// Host memory registered with the vendor, for mappings of objects that live on the device. It can be used again when the
-// command that used it last is done: on the in-order queue of that command by order, elsewhere when its event says so.
+// Host memory registered with the vendor, for mappings of objects that live on the device. It can be used again when
+// the command that used it last is done: on the in-order queue of that command by order, elsewhere when its event says
+// so.
 struct Region {
   Ref<Memory> memory;
   ObjectId last_queue;  // in order
@@ -60,10 +61,10 @@ struct Region {
 struct Mapping {
   std::byte* pointer = nullptr;
   cl_map_flags flags = 0;
-  Range range;                                // buffers
-  Triple origin{};                            // images
-  Triple region{};                            // images
-  Region staging;                             // where the device has memory of its own: the copy that the program sees
+  Range range;      // buffers
+  Triple origin{};  // images
+  Triple region{};  // images
+  Region staging;   // where the device has memory of its own: the copy that the program sees
   std::size_t row_pitch = 0;
   std::size_t slice_pitch = 0;
 };

@@ -31,8 +31,8 @@ class Object {
     return state_.load(std::memory_order_acquire) == g_session_number.load(std::memory_order_relaxed);
   }
 
-  // The program's references, as clRetain* and clRelease* count them. Objects that depend on this one hold their own, so
-  // a context outlives the program's last release for as long as a queue of it lives, and stays valid until then.
+  // The program's references, as clRetain* and clRelease* count them. Objects that depend on this one hold their own,
+  // so a context outlives the program's last release for as long as a queue of it lives, and stays valid until then.
   std::uint32_t program_references() const { return program_references_.load(std::memory_order_relaxed); }
   // False if the program holds none, which is a mistake of the program's and changes nothing.
   bool program_retain() {
@@ -128,7 +128,7 @@ class Slab {
   }
 
   ReservedArray<T, std::bit_ceil(sizeof(T))> slots_;
-  SpinLock lock_;  // guards the list of free slots and the growth of used_
+  SpinLock lock_;                      // guards the list of free slots and the growth of used_
   ReservedArray<std::uint32_t> free_;  // a ring, oldest first
   std::uint64_t free_start_ = 0;
   std::uint64_t free_end_ = 0;

@@ -21,11 +21,11 @@ struct Recipe {
     std::shared_ptr<const Recipe> recipe;
   };
   ProgramOrigin origin = ProgramOrigin::source;
-  std::string source;             // or the names of built-in kernels
+  std::string source;  // or the names of built-in kernels
   Bytes il;
   std::map<cl_uint, Bytes> specialization_constants;
-  std::string options;            // of the last build, compile or link
-  bool compiled_only = false;     // made by clCompileProgram
+  std::string options;         // of the last build, compile or link
+  bool compiled_only = false;  // made by clCompileProgram
   std::vector<Header> headers;
   std::vector<std::shared_ptr<const Recipe>> inputs;  // of a link
   std::vector<Bytes> vendor_binaries;                 // for programs from binaries, one per device

@@ -96,22 +96,26 @@ bool walk_shared(auto& walker, std::shared_ptr<const Recipe>& shared, int depth)
 
 bool walk(auto& walker, Recipe& recipe, int depth) {
   if (depth > kDeepest) return false;
-  return walker.number(recipe.origin) && walker.blob(recipe.source) && walker.blob(recipe.il) && walker.blob(recipe.options) &&
-         walker.number(recipe.compiled_only) &&
-         map(walker, recipe.specialization_constants, [&](auto& item) { return walker.number(item.first) && walker.blob(item.second); }) &&
-         list(walker, recipe.headers, [&](auto& item) { return walker.blob(item.name) && walk_shared(walker, item.recipe, depth + 1); }) &&
+  return walker.number(recipe.origin) && walker.blob(recipe.source) && walker.blob(recipe.il) &&
+         walker.blob(recipe.options) && walker.number(recipe.compiled_only) &&
+         map(walker, recipe.specialization_constants,
+             [&](auto& item) { return walker.number(item.first) && walker.blob(item.second); }) &&
+         list(walker, recipe.headers,
+              [&](auto& item) { return walker.blob(item.name) && walk_shared(walker, item.recipe, depth + 1); }) &&
          list(walker, recipe.inputs, [&](auto& item) { return walk_shared(walker, item, depth + 1); });
 }
 
 bool walk(auto& walker, ArgumentFacts& facts) {
-  return walker.number(facts.kind) && walker.number(facts.known) && walker.number(facts.address) && walker.number(facts.access) &&
-         walker.number(facts.qualifiers) && walker.blob(facts.type) && walker.blob(facts.name);
+  return walker.number(facts.kind) && walker.number(facts.known) && walker.number(facts.address) &&
+         walker.number(facts.access) && walker.number(facts.qualifiers) && walker.blob(facts.type) &&
+         walker.blob(facts.name);
 }
 
 bool walk(auto& walker, ProgramBinary& binary) {
   return walker.blob(binary.identity) && walker.number(binary.type) && walker.blob(binary.vendor_binary) &&
          walk_shared(walker, binary.recipe, 0) && map(walker, binary.arguments, [&](auto& item) {
-           return walker.blob(item.first) && list(walker, item.second, [&](auto& facts) { return walk(walker, facts); });
+           return walker.blob(item.first) &&
+                  list(walker, item.second, [&](auto& facts) { return walk(walker, facts); });
          });
 }
 
@@ -155,7 +159,8 @@ std::optional<ProgramBinary> decode(std::span<const std::byte> bytes) {
   Reader reader{payload};
   std::uint32_t version = 0;
   ProgramBinary binary;
-  if (!reader.number(version) || version != kVersion || !walk(reader, binary) || !is_sane(*binary.recipe)) return std::nullopt;
+  if (!reader.number(version) || version != kVersion || !walk(reader, binary) || !is_sane(*binary.recipe))
+    return std::nullopt;
   return binary;
 }
 

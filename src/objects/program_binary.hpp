@@ -1,5 +1,6 @@
-// The program binaries that Grus hands out: what the program was made of, what is known of its kernels, and the vendor's
-// own binary. They load anywhere: on the same kind of device from the vendor's binary, on any other from source.
+// The program binaries that Grus hands out: what the program was made of, what is known of its kernels, and the
+// vendor's own binary. They load anywhere: on the same kind of device from the vendor's binary, on any other from
+// source.
 #pragma once
 
 #include <map>

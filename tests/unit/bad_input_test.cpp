@@ -16,10 +16,10 @@ Table make_table() {
   Table table;
 #define CASES(name, ...) table.add(#name, CL_SUCCESS, cl().name __VA_OPT__(, ) __VA_ARGS__);
 #define REFUSED(codes, name, ...) table.add(#name, codes, cl().name, __VA_ARGS__);
-#include "unit/bad_input/cases_objects.inc"
-#include "unit/bad_input/cases_memory.inc"
-#include "unit/bad_input/cases_programs.inc"
 #include "unit/bad_input/cases_commands.inc"
+#include "unit/bad_input/cases_memory.inc"
+#include "unit/bad_input/cases_objects.inc"
+#include "unit/bad_input/cases_programs.inc"
   return table;
 }
 
@@ -70,7 +70,8 @@ constexpr const char* kCalls[] = {
 #include "api/calls.inc"
 #undef GRUS_CALL
 };
-INSTANTIATE_TEST_SUITE_P(Calls, BadInput, ::testing::ValuesIn(kCalls), [](const auto& call) { return std::string{call.param}; });
+INSTANTIATE_TEST_SUITE_P(Calls, BadInput, ::testing::ValuesIn(kCalls),
+                         [](const auto& call) { return std::string{call.param}; });
 
 }  // namespace
 }  // namespace grus::test

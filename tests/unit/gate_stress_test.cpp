@@ -57,15 +57,16 @@ void CL_CALLBACK call_back(cl_event event, cl_int status, void* data) {
 
 // Launches behind a user event, with arguments that change, then a blocking read.
 void GateStressTest::check_chain(cl_command_queue queue, cl_kernel kernel, cl_mem buffer, cl_int start) {
-  ASSERT_EQ(cl().clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, sizeof start, &start, 0, nullptr, nullptr), CL_SUCCESS);
+  ASSERT_EQ(cl().clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, sizeof start, &start, 0, nullptr, nullptr),
+            CL_SUCCESS);
   cl_event gate = make_user_event();
   const std::size_t one = 1;
   cl_event last = nullptr;
   ASSERT_EQ(cl().clSetKernelArg(kernel, 0, sizeof buffer, &buffer), CL_SUCCESS);
   for (cl_int add = 1; add <= 4; ++add) {
     ASSERT_EQ(cl().clSetKernelArg(kernel, 1, sizeof add, &add), CL_SUCCESS);
-    ASSERT_EQ(cl().clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &one, nullptr, add == 1 ? 1 : 0, add == 1 ? &gate : nullptr,
-                                          add == 4 ? &last : nullptr),
+    ASSERT_EQ(cl().clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &one, nullptr, add == 1 ? 1 : 0,
+                                          add == 1 ? &gate : nullptr, add == 4 ? &last : nullptr),
               CL_SUCCESS);
   }
   ++callbacks_wanted_;
@@ -73,7 +74,8 @@ void GateStressTest::check_chain(cl_command_queue queue, cl_kernel kernel, cl_me
   ASSERT_EQ(cl().clSetEventCallback(last, CL_COMPLETE, call_back, data), CL_SUCCESS);
   ASSERT_EQ(cl().clSetUserEventStatus(gate, CL_COMPLETE), CL_SUCCESS);
   cl_int result = 0;
-  ASSERT_EQ(cl().clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof result, &result, 0, nullptr, nullptr), CL_SUCCESS);
+  ASSERT_EQ(cl().clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, sizeof result, &result, 0, nullptr, nullptr),
+            CL_SUCCESS);
   ASSERT_EQ(result, start + 10);
   cl().clReleaseEvent(gate);
   cl().clReleaseEvent(last);
@@ -86,7 +88,8 @@ void GateStressTest::check_graph(cl_kernel kernel, cl_mem buffer) {
   cl_event written = nullptr;
   cl_event launched = nullptr;
   cl_event gate = make_user_event();
-  ASSERT_EQ(cl().clEnqueueWriteBuffer(shared_, buffer, CL_FALSE, 0, sizeof base, &base, 0, nullptr, &written), CL_SUCCESS);
+  ASSERT_EQ(cl().clEnqueueWriteBuffer(shared_, buffer, CL_FALSE, 0, sizeof base, &base, 0, nullptr, &written),
+            CL_SUCCESS);
   const cl_event waits[] = {written, gate};
   const std::size_t one = 1;
   ASSERT_EQ(cl().clSetKernelArg(kernel, 0, sizeof buffer, &buffer), CL_SUCCESS);

@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <map>
 
-#include "faults/support/vendor_use.hpp"
 #include "base/log.hpp"
 #include "executor/process_facts.hpp"
 #include "executor/vendor.hpp"
+#include "faults/support/vendor_use.hpp"
 
 namespace grus::test {
 namespace {

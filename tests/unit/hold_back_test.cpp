@@ -28,14 +28,16 @@ class HoldBackTest : public OpenClTest {
   cl_event write(cl_command_queue queue, cl_int value, std::vector<cl_event> waits, cl_bool blocking = CL_FALSE) {
     values_.push_back(std::make_unique<cl_int>(value));
     cl_event event = nullptr;
-    const cl_int code = cl().clEnqueueWriteBuffer(queue, buffer_, blocking, 0, sizeof value, values_.back().get(),
-                                                  static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(), &event);
+    const cl_int code =
+        cl().clEnqueueWriteBuffer(queue, buffer_, blocking, 0, sizeof value, values_.back().get(),
+                                  static_cast<cl_uint>(waits.size()), waits.empty() ? nullptr : waits.data(), &event);
     EXPECT_EQ(code, CL_SUCCESS);
     return event;
   }
   cl_int read(cl_command_queue queue) {
     cl_int value = -1;
-    EXPECT_EQ(cl().clEnqueueReadBuffer(queue, buffer_, CL_TRUE, 0, sizeof value, &value, 0, nullptr, nullptr), CL_SUCCESS);
+    EXPECT_EQ(cl().clEnqueueReadBuffer(queue, buffer_, CL_TRUE, 0, sizeof value, &value, 0, nullptr, nullptr),
+              CL_SUCCESS);
     return value;
   }
   // Whether a command's executor has it, as far as the program can tell.
@@ -163,7 +165,9 @@ TEST_F(HoldBackTest, ReleasingEverythingWhileHeldNeitherBlocksNorLoses) {
 TEST_F(HoldBackTest, CallbacksOfHeldCommandsFireOnceWithTheirStatus) {
   std::promise<cl_int> told;
   const cl_event event = write(queue_, 1, {gate_});
-  const auto notify = [](cl_event, cl_int status, void* data) { static_cast<std::promise<cl_int>*>(data)->set_value(status); };
+  const auto notify = [](cl_event, cl_int status, void* data) {
+    static_cast<std::promise<cl_int>*>(data)->set_value(status);
+  };
   ASSERT_EQ(cl().clSetEventCallback(event, CL_COMPLETE, notify, &told), CL_SUCCESS);
   auto future = told.get_future();
   EXPECT_EQ(future.wait_for(0s), std::future_status::timeout);
@@ -180,11 +184,13 @@ TEST_F(HoldBackTest, LaunchesKeepTheArgumentsTheyWereMadeWith) {
   for (cl_int value = 1; value <= 4; ++value) {
     cl().clSetKernelArg(kernel, 1, sizeof value, &value);
     const cl_event* waits = value == 1 ? &gate_ : nullptr;
-    ASSERT_EQ(cl().clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &one, nullptr, waits ? 1 : 0, waits, nullptr), CL_SUCCESS);
+    ASSERT_EQ(cl().clEnqueueNDRangeKernel(queue_, kernel, 1, nullptr, &one, nullptr, waits ? 1 : 0, waits, nullptr),
+              CL_SUCCESS);
   }
   const cl_int later = 9;  // set, but not launched with
   cl().clSetKernelArg(kernel, 1, sizeof later, &later);
-  EXPECT_EQ(cl().clBuildProgram(program, 0, nullptr, "", nullptr, nullptr), CL_INVALID_OPERATION) << "a kernel is attached";
+  EXPECT_EQ(cl().clBuildProgram(program, 0, nullptr, "", nullptr, nullptr), CL_INVALID_OPERATION)
+      << "a kernel is attached";
   cl().clReleaseKernel(kernel);
   EXPECT_EQ(cl().clBuildProgram(program, 0, nullptr, "-DREBUILT", nullptr, nullptr), CL_SUCCESS)
       << "launches of the old build that are still held don't stand in the way";

@@ -16,7 +16,8 @@ namespace {
 
 const Objects& own() { return world().own; }
 
-// --- References --------------------------------------------------------------------------------------------------------
+// --- References
+// --------------------------------------------------------------------------------------------------------
 
 struct Counted {
   const char* name;
@@ -30,7 +31,9 @@ struct Counted {
 template <typename T>
 Counted counted(const char* name, T (*create)(), cl_int(CL_API_CALL* retain)(T), cl_int(CL_API_CALL* release)(T),
                 cl_int(CL_API_CALL* info)(T, cl_uint, std::size_t, void*, std::size_t*), cl_uint query) {
-  const auto count = [=](void* object, cl_uint* answer) { return info(static_cast<T>(object), query, sizeof *answer, answer, nullptr); };
+  const auto count = [=](void* object, cl_uint* answer) {
+    return info(static_cast<T>(object), query, sizeof *answer, answer, nullptr);
+  };
   return {name,
           invalid(T{}),
           create,
@@ -44,7 +47,8 @@ T make() {
   return another(T{});
 }
 cl_device_id make_sub_device() {
-  const cl_device_partition_property one_unit[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+  const cl_device_partition_property one_unit[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1,
+                                                   CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
   cl_device_id device = nullptr;
   cl().clCreateSubDevices(world().device, one_unit, 1, &device, nullptr);
   return device;
@@ -64,18 +68,30 @@ cl_kernel make_clone() { return cl().clCloneKernel(own().kernel, nullptr); }
 std::vector<Counted> all_counted() {
   const cl_icd_dispatch& c = cl();
   return {
-      counted("Context", make<cl_context>, c.clRetainContext, c.clReleaseContext, c.clGetContextInfo, CL_CONTEXT_REFERENCE_COUNT),
-      counted("SubDevice", make_sub_device, c.clRetainDevice, c.clReleaseDevice, c.clGetDeviceInfo, CL_DEVICE_REFERENCE_COUNT),
-      counted("Queue", make<cl_command_queue>, c.clRetainCommandQueue, c.clReleaseCommandQueue, c.clGetCommandQueueInfo, CL_QUEUE_REFERENCE_COUNT),
-      counted("Buffer", make<cl_mem>, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo, CL_MEM_REFERENCE_COUNT),
-      counted("SubBuffer", make_sub_buffer, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo, CL_MEM_REFERENCE_COUNT),
-      counted("Image", make_square, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo, CL_MEM_REFERENCE_COUNT),
-      counted("Sampler", make<cl_sampler>, c.clRetainSampler, c.clReleaseSampler, c.clGetSamplerInfo, CL_SAMPLER_REFERENCE_COUNT),
-      counted("Program", make<cl_program>, c.clRetainProgram, c.clReleaseProgram, c.clGetProgramInfo, CL_PROGRAM_REFERENCE_COUNT),
-      counted("Kernel", make<cl_kernel>, c.clRetainKernel, c.clReleaseKernel, c.clGetKernelInfo, CL_KERNEL_REFERENCE_COUNT),
-      counted("ClonedKernel", make_clone, c.clRetainKernel, c.clReleaseKernel, c.clGetKernelInfo, CL_KERNEL_REFERENCE_COUNT),
-      counted("UserEvent", make<cl_event>, c.clRetainEvent, c.clReleaseEvent, c.clGetEventInfo, CL_EVENT_REFERENCE_COUNT),
-      counted("CommandEvent", make_command_event, c.clRetainEvent, c.clReleaseEvent, c.clGetEventInfo, CL_EVENT_REFERENCE_COUNT),
+      counted("Context", make<cl_context>, c.clRetainContext, c.clReleaseContext, c.clGetContextInfo,
+              CL_CONTEXT_REFERENCE_COUNT),
+      counted("SubDevice", make_sub_device, c.clRetainDevice, c.clReleaseDevice, c.clGetDeviceInfo,
+              CL_DEVICE_REFERENCE_COUNT),
+      counted("Queue", make<cl_command_queue>, c.clRetainCommandQueue, c.clReleaseCommandQueue, c.clGetCommandQueueInfo,
+              CL_QUEUE_REFERENCE_COUNT),
+      counted("Buffer", make<cl_mem>, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo,
+              CL_MEM_REFERENCE_COUNT),
+      counted("SubBuffer", make_sub_buffer, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo,
+              CL_MEM_REFERENCE_COUNT),
+      counted("Image", make_square, c.clRetainMemObject, c.clReleaseMemObject, c.clGetMemObjectInfo,
+              CL_MEM_REFERENCE_COUNT),
+      counted("Sampler", make<cl_sampler>, c.clRetainSampler, c.clReleaseSampler, c.clGetSamplerInfo,
+              CL_SAMPLER_REFERENCE_COUNT),
+      counted("Program", make<cl_program>, c.clRetainProgram, c.clReleaseProgram, c.clGetProgramInfo,
+              CL_PROGRAM_REFERENCE_COUNT),
+      counted("Kernel", make<cl_kernel>, c.clRetainKernel, c.clReleaseKernel, c.clGetKernelInfo,
+              CL_KERNEL_REFERENCE_COUNT),
+      counted("ClonedKernel", make_clone, c.clRetainKernel, c.clReleaseKernel, c.clGetKernelInfo,
+              CL_KERNEL_REFERENCE_COUNT),
+      counted("UserEvent", make<cl_event>, c.clRetainEvent, c.clReleaseEvent, c.clGetEventInfo,
+              CL_EVENT_REFERENCE_COUNT),
+      counted("CommandEvent", make_command_event, c.clRetainEvent, c.clReleaseEvent, c.clGetEventInfo,
+              CL_EVENT_REFERENCE_COUNT),
   };
 }
 
@@ -113,14 +129,20 @@ TEST(References, OfRootDevicesAreNotCounted) {
   for (int time = 0; time < 3; ++time) EXPECT_EQ(cl().clReleaseDevice(world().device), CL_SUCCESS);
   EXPECT_EQ(cl().clRetainDevice(world().device), CL_SUCCESS);
   cl_uint references = 0;
-  EXPECT_EQ(cl().clGetDeviceInfo(world().device, CL_DEVICE_REFERENCE_COUNT, sizeof references, &references, nullptr), CL_SUCCESS);
+  EXPECT_EQ(cl().clGetDeviceInfo(world().device, CL_DEVICE_REFERENCE_COUNT, sizeof references, &references, nullptr),
+            CL_SUCCESS);
   EXPECT_EQ(references, 1u);
 }
 
-// --- What keeps what alive -----------------------------------------------------------------------------------------------
+// --- What keeps what alive
+// -----------------------------------------------------------------------------------------------
 
-bool is_valid(cl_context context) { return cl().clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, nullptr, nullptr) == CL_SUCCESS; }
-bool is_valid(cl_program program) { return cl().clGetProgramInfo(program, CL_PROGRAM_CONTEXT, 0, nullptr, nullptr) == CL_SUCCESS; }
+bool is_valid(cl_context context) {
+  return cl().clGetContextInfo(context, CL_CONTEXT_DEVICES, 0, nullptr, nullptr) == CL_SUCCESS;
+}
+bool is_valid(cl_program program) {
+  return cl().clGetProgramInfo(program, CL_PROGRAM_CONTEXT, 0, nullptr, nullptr) == CL_SUCCESS;
+}
 bool is_valid(cl_mem memory) { return cl().clGetMemObjectInfo(memory, CL_MEM_TYPE, 0, nullptr, nullptr) == CL_SUCCESS; }
 
 TEST(Context, OutlivesItsReleaseForAsLongAsAQueueLives) {
@@ -160,7 +182,9 @@ TEST(Context, CanBeRetainedAgainWhileAQueueLives) {
 TEST(Context, TellsWhenItIsGone) {
   std::promise<cl_context> promise;
   auto gone = promise.get_future();
-  const auto tell = [](cl_context context, void* user_data) { static_cast<std::promise<cl_context>*>(user_data)->set_value(context); };
+  const auto tell = [](cl_context context, void* user_data) {
+    static_cast<std::promise<cl_context>*>(user_data)->set_value(context);
+  };
   cl_context context = make<cl_context>();
   cl_event event = cl().clCreateUserEvent(context, nullptr);
   ASSERT_EQ(cl().clSetContextDestructorCallback(context, tell, &promise), CL_SUCCESS);
@@ -181,7 +205,8 @@ TEST(Program, OutlivesItsReleaseForAsLongAsAKernelLives) {
   EXPECT_TRUE(is_valid(program));
   const std::size_t items = 4;
   cl().clSetKernelArg(kernel, 0, sizeof(cl_mem), &own().buffer);
-  EXPECT_EQ(cl().clEnqueueNDRangeKernel(own().queue, kernel, 1, nullptr, &items, nullptr, 0, nullptr, nullptr), CL_SUCCESS);
+  EXPECT_EQ(cl().clEnqueueNDRangeKernel(own().queue, kernel, 1, nullptr, &items, nullptr, 0, nullptr, nullptr),
+            CL_SUCCESS);
   EXPECT_EQ(cl().clReleaseKernel(kernel), CL_SUCCESS);
   EXPECT_EQ(cl().clFinish(own().queue), CL_SUCCESS);
   EXPECT_FALSE(is_valid(program));
@@ -196,7 +221,8 @@ TEST(Buffer, OutlivesItsReleaseForAsLongAsASubBufferLives) {
   EXPECT_EQ(cl().clReleaseMemObject(buffer), CL_INVALID_MEM_OBJECT);
   EXPECT_TRUE(is_valid(buffer));
   cl_uint word = 42;
-  EXPECT_EQ(cl().clEnqueueWriteBuffer(own().queue, part, CL_TRUE, 0, sizeof word, &word, 0, nullptr, nullptr), CL_SUCCESS);
+  EXPECT_EQ(cl().clEnqueueWriteBuffer(own().queue, part, CL_TRUE, 0, sizeof word, &word, 0, nullptr, nullptr),
+            CL_SUCCESS);
   EXPECT_EQ(cl().clReleaseMemObject(part), CL_SUCCESS);
   EXPECT_FALSE(is_valid(buffer));
 }
@@ -214,15 +240,18 @@ TEST(SubDevice, OutlivesItsReleaseForAsLongAsAContextLives) {
   EXPECT_EQ(cl().clGetDeviceInfo(device, CL_DEVICE_TYPE, 0, nullptr, nullptr), CL_INVALID_DEVICE);
 }
 
-// --- Calls that few programs make ------------------------------------------------------------------------------------------
+// --- Calls that few programs make
+// ------------------------------------------------------------------------------------------
 
 TEST(BuiltInKernels, AreThoseThatTheDeviceLists) {
   std::string names(4096, '\0');
   std::size_t size = 0;
-  ASSERT_EQ(cl().clGetDeviceInfo(world().device, CL_DEVICE_BUILT_IN_KERNELS, names.size(), names.data(), &size), CL_SUCCESS);
+  ASSERT_EQ(cl().clGetDeviceInfo(world().device, CL_DEVICE_BUILT_IN_KERNELS, names.size(), names.data(), &size),
+            CL_SUCCESS);
   names.resize(size - 1);
   cl_int code = 0;
-  EXPECT_EQ(cl().clCreateProgramWithBuiltInKernels(own().context, 1, &world().device, "no.such.kernel", &code), nullptr);
+  EXPECT_EQ(cl().clCreateProgramWithBuiltInKernels(own().context, 1, &world().device, "no.such.kernel", &code),
+            nullptr);
   EXPECT_EQ(code, CL_INVALID_VALUE);
   if (names.empty()) GTEST_SKIP() << "the device has none";
 
@@ -261,14 +290,15 @@ TEST(ExtensionAddresses, AreGrussOwn) {
   EXPECT_EQ(exported(nullptr), nullptr);
   EXPECT_EQ(cl().clGetExtensionFunctionAddress(nullptr), nullptr);
 
-  const auto create =
-      reinterpret_cast<decltype(cl_icd_dispatch::clCreateCommandQueueWithProperties)>(exported("clCreateCommandQueueWithPropertiesKHR"));
+  const auto create = reinterpret_cast<decltype(cl_icd_dispatch::clCreateCommandQueueWithProperties)>(
+      exported("clCreateCommandQueueWithPropertiesKHR"));
   cl_command_queue queue = create(own().context, world().device, nullptr, nullptr);
   EXPECT_NE(queue, nullptr);
   EXPECT_EQ(cl().clReleaseCommandQueue(queue), CL_SUCCESS);
 }
 
-// --- Memory --------------------------------------------------------------------------------------------------------------------
+// --- Memory
+// --------------------------------------------------------------------------------------------------------------------
 
 std::size_t resident_bytes() {
   std::size_t pages = 0;

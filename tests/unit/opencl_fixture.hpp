@@ -21,7 +21,8 @@ class OpenClTest : public ::testing::Test {
  protected:
   void SetUp() override {
     cl_uint count = 0;
-    ASSERT_EQ(cl().clGetPlatformIDs(1, &platform_, &count), CL_SUCCESS) << "PoCL is missing: apt-get install pocl-opencl-icd";
+    ASSERT_EQ(cl().clGetPlatformIDs(1, &platform_, &count), CL_SUCCESS)
+        << "PoCL is missing: apt-get install pocl-opencl-icd";
     ASSERT_EQ(cl().clGetDeviceIDs(platform_, CL_DEVICE_TYPE_ALL, 1, &device_, nullptr), CL_SUCCESS);
     context_ = cl().clCreateContext(nullptr, 1, &device_, nullptr, nullptr, nullptr);
     ASSERT_NE(context_, nullptr);

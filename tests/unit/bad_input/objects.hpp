@@ -16,7 +16,8 @@ inline constexpr std::size_t kImageSide = 8;
 // One argument of each kind.
 enum KernelArgument : cl_uint { kBufferArgument, kImageArgument, kSamplerArgument, kLocalArgument, kValueArgument };
 inline const char* const kSource =
-    "kernel void all_kinds(global uint* buffer, read_only image2d_t image, sampler_t sampler, local uint* scratch, uint value) {"
+    "kernel void all_kinds(global uint* buffer, read_only image2d_t image, sampler_t sampler, local uint* scratch, "
+    "uint value) {"
     "  scratch[get_local_id(0)] = value;"
     "  buffer[get_global_id(0)] = scratch[get_local_id(0)] + read_imageui(image, sampler, (int2)(0, 0)).x;"
     "}"
@@ -41,12 +42,12 @@ struct Objects {
   cl_program source;    // not built
   cl_program compiled;  // not linked
   cl_program built_in;
-  cl_kernel kernel;     // with all arguments set
+  cl_kernel kernel;  // with all arguments set
   cl_kernel unset_kernel;
   cl_kernel stale_kernel;   // with an argument that is gone
   cl_kernel greedy_kernel;  // with more local memory than there is
-  cl_event event;       // of a command that is done, with profiling
-  cl_event user_event;  // that nobody finishes
+  cl_event event;           // of a command that is done, with profiling
+  cl_event user_event;      // that nobody finishes
 };
 
 inline cl_program make_program(cl_context context) {
@@ -69,7 +70,9 @@ inline Objects make_objects(cl_device_id device) {
   Objects made{};
   made.context = cl().clCreateContext(nullptr, 1, &device, nullptr, nullptr, nullptr);
   made.queue = cl().clCreateCommandQueue(made.context, device, CL_QUEUE_PROFILING_ENABLE, nullptr);
-  const auto buffer = [&](cl_mem_flags flags) { return cl().clCreateBuffer(made.context, flags, kBufferSize, nullptr, nullptr); };
+  const auto buffer = [&](cl_mem_flags flags) {
+    return cl().clCreateBuffer(made.context, flags, kBufferSize, nullptr, nullptr);
+  };
   made.buffer = buffer(CL_MEM_READ_WRITE);
   made.second_buffer = buffer(CL_MEM_READ_WRITE);
   made.write_only_buffer = buffer(CL_MEM_HOST_WRITE_ONLY);
@@ -121,7 +124,8 @@ struct World {
 
   World() {
     cl().clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr);
-    const cl_device_partition_property one_unit[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1, CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
+    const cl_device_partition_property one_unit[] = {CL_DEVICE_PARTITION_BY_COUNTS, 1,
+                                                     CL_DEVICE_PARTITION_BY_COUNTS_LIST_END, 0};
     cl().clCreateSubDevices(device, one_unit, 1, &sub_device, nullptr);
     cl().clCreateSubDevices(device, one_unit, 1, &released_device, nullptr);
     cl().clReleaseDevice(released_device);
@@ -146,7 +150,10 @@ inline cl_int invalid(cl_program) { return CL_INVALID_PROGRAM; }
 inline cl_int invalid(cl_kernel) { return CL_INVALID_KERNEL; }
 inline cl_int invalid(cl_event) { return CL_INVALID_EVENT; }
 template <typename T>
-concept Handle = requires(T handle) { invalid(handle); } && !std::is_same_v<T, std::nullptr_t>;
+concept Handle = requires(T handle) {
+  invalid(handle);
+}
+&&!std::is_same_v<T, std::nullptr_t>;
 
 inline void release(cl_device_id device) { cl().clReleaseDevice(device); }
 inline void release(cl_context context) { cl().clReleaseContext(context); }
@@ -158,8 +165,12 @@ inline void release(cl_kernel kernel) { cl().clReleaseKernel(kernel); }
 inline void release(cl_event event) { cl().clReleaseEvent(event); }
 
 // A new object of the same type, for a test to release.
-inline cl_context another(cl_context) { return cl().clCreateContext(nullptr, 1, &world().device, nullptr, nullptr, nullptr); }
-inline cl_command_queue another(cl_command_queue) { return cl().clCreateCommandQueue(world().own.context, world().device, 0, nullptr); }
+inline cl_context another(cl_context) {
+  return cl().clCreateContext(nullptr, 1, &world().device, nullptr, nullptr, nullptr);
+}
+inline cl_command_queue another(cl_command_queue) {
+  return cl().clCreateCommandQueue(world().own.context, world().device, 0, nullptr);
+}
 inline cl_mem another(cl_mem) { return cl().clCreateBuffer(world().own.context, 0, kBufferSize, nullptr, nullptr); }
 inline cl_sampler another(cl_sampler) {
   return cl().clCreateSampler(world().own.context, CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, nullptr);

@@ -73,7 +73,10 @@ class Parameter {
     return Parameter{&kept.emplace_back(Values{std::move(make), {}})};
   }
 
-  Parameter but(const char* what, T value, Codes codes) { return but_made_by(what, [word = to_word(value)] { return word; }, codes); }
+  Parameter but(const char* what, T value, Codes codes) {
+    return but_made_by(
+        what, [word = to_word(value)] { return word; }, codes);
+  }
   Parameter null(Codes codes) { return but("null", nullptr, codes); }
   Parameter but_made_by(const std::string& what, Make make, Codes codes) {
     std::erase_if(values_->bad, [&](const Values::Bad& known) { return known.what == what; });
@@ -107,7 +110,8 @@ struct Answers {
 };
 inline Answers answers{};
 
-// --- Calling -----------------------------------------------------------------------------------------------------------
+// --- Calling
+// -----------------------------------------------------------------------------------------------------------
 
 template <Handle T>
 void discard(T handle) {
@@ -149,11 +153,13 @@ class Table {
  public:
   // `expected` is for the call in which all parameters are good: not success, if Grus doesn't offer it.
   template <typename Return, typename... Args>
-  void add(const char* name, Codes expected, Return(CL_API_CALL* function)(Args...), std::type_identity_t<Parameter<Args>>... parameters) {
+  void add(const char* name, Codes expected, Return(CL_API_CALL* function)(Args...),
+           std::type_identity_t<Parameter<Args>>... parameters) {
     add_row(name, expected, {&parameters.values()...}, [function](const std::vector<Word>& words) {
       return invoke(function, words, std::index_sequence_for<Args...>{});
     });
-    if (((Handle<Args> && parameters.values().bad.empty()) || ...)) ADD_FAILURE() << name << " has a handle without bad values";
+    if (((Handle<Args> && parameters.values().bad.empty()) || ...))
+      ADD_FAILURE() << name << " has a handle without bad values";
   }
   const std::vector<Case>& operator[](const std::string& name) { return rows_[name]; }
 

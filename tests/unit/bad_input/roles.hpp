@@ -23,7 +23,9 @@ template <Handle T>
 Parameter<T> handle(T good, Codes codes = invalid(T{})) {
   Parameter<T> parameter{good};
   parameter.but("null", nullptr, codes);
-  if constexpr (!std::is_same_v<T, cl_platform_id>) parameter.but_made_by("released", [] { return to_word(released(T{})); }, codes);
+  if constexpr (!std::is_same_v<T, cl_platform_id>)
+    parameter.but_made_by(
+        "released", [] { return to_word(released(T{})); }, codes);
   for (const NamedHandle& other : one_of_each()) {
     if (other.type != typeid(T)) parameter.but(other.name, static_cast<T>(other.handle), codes);
   }
@@ -45,7 +47,8 @@ Parameter<const T*> list(const Parameter<T>& element, Codes null_list = CL_INVAL
     };
   };
   auto parameter = Parameter<const T*>::made_by(listed(element.values().good));
-  for (const auto& bad : element.values().bad) parameter.but_made_by("a list with " + bad.what, listed(bad.make), bad.codes);
+  for (const auto& bad : element.values().bad)
+    parameter.but_made_by("a list with " + bad.what, listed(bad.make), bad.codes);
   return parameter.null(null_list);
 }
 // How many there are in such a list.
@@ -66,7 +69,9 @@ inline auto event() { return handle(world().own.event); }
 inline auto any_memory() { return handle(world().own.buffer); }
 // Memory for a command: of the queue's context.
 inline auto buffer(cl_mem good = world().own.buffer) {
-  return handle(good).but("an image", world().own.image, CL_INVALID_MEM_OBJECT).but("of another context", world().other.buffer, CL_INVALID_CONTEXT);
+  return handle(good)
+      .but("an image", world().own.image, CL_INVALID_MEM_OBJECT)
+      .but("of another context", world().other.buffer, CL_INVALID_CONTEXT);
 }
 inline auto image(cl_mem good = world().own.image) {
   return handle(good)
@@ -86,7 +91,8 @@ Parameter<T> retained(Parameter<T> of, cl_int(CL_API_CALL* retain)(T)) {
 
 inline auto wait_count() { return one_listed(CL_INVALID_EVENT_WAIT_LIST, CL_INVALID_EVENT_WAIT_LIST); }
 inline auto wait_list() {
-  return list(handle(world().own.event, CL_INVALID_EVENT_WAIT_LIST).but("of another context", world().other.event, CL_INVALID_CONTEXT),
+  return list(handle(world().own.event, CL_INVALID_EVENT_WAIT_LIST)
+                  .but("of another context", world().other.event, CL_INVALID_CONTEXT),
               CL_INVALID_EVENT_WAIT_LIST);
 }
 
@@ -108,7 +114,8 @@ Parameter<T*> optional() {
   return Parameter<T*>{memory<T>() + 4096 / sizeof(T)}.null(CL_SUCCESS);
 }
 
-// --- Queries: what is asked for, the room for it, where it goes, its size ----------------------------------------------
+// --- Queries: what is asked for, the room for it, where it goes, its size
+// ----------------------------------------------
 
 inline Parameter<cl_uint> query(cl_uint name) {
   return Parameter<cl_uint>{name}
@@ -117,12 +124,16 @@ inline Parameter<cl_uint> query(cl_uint name) {
       .but("UINT_MAX", UINT_MAX, CL_INVALID_VALUE);
 }
 inline Parameter<std::size_t> room() {
-  return Parameter<std::size_t>{4096}.but("zero", 0, CL_INVALID_VALUE).but("too small", 1, CL_INVALID_VALUE).but("SIZE_MAX", SIZE_MAX, CL_SUCCESS);
+  return Parameter<std::size_t>{4096}
+      .but("zero", 0, CL_INVALID_VALUE)
+      .but("too small", 1, CL_INVALID_VALUE)
+      .but("SIZE_MAX", SIZE_MAX, CL_SUCCESS);
 }
 inline Parameter<void*> answer() { return Parameter<void*>{memory()}.null(CL_SUCCESS); }
 inline Parameter<std::size_t*> answer_size() { return optional<std::size_t>(); }
 
-// --- Sizes, offsets and flags ------------------------------------------------------------------------------------------
+// --- Sizes, offsets and flags
+// ------------------------------------------------------------------------------------------
 
 // A part of a buffer: 16 bytes from byte 16.
 inline Parameter<std::size_t> offset() {
@@ -149,7 +160,9 @@ inline auto rectangle_origin() {
       .but("overflowing in z", triple(1, 1, SIZE_MAX), CL_INVALID_VALUE)
       .but("overflowing when multiplied", triple(0, 0, SIZE_MAX / 8 + 1), CL_INVALID_VALUE);
 }
-inline auto buffer_origin() { return rectangle_origin().but("behind the end", triple(kBufferSize, 1, 1), CL_INVALID_VALUE); }
+inline auto buffer_origin() {
+  return rectangle_origin().but("behind the end", triple(kBufferSize, 1, 1), CL_INVALID_VALUE);
+}
 inline auto rectangle() {
   return Parameter<const std::size_t*>{triple(4, 2, 2)}
       .null(CL_INVALID_VALUE)
@@ -221,7 +234,8 @@ inline auto map_flags() {
       .but("contradicting itself", CL_MAP_READ | CL_MAP_WRITE_INVALIDATE_REGION, CL_INVALID_VALUE);
 }
 
-// --- Callbacks -----------------------------------------------------------------------------------------------------------
+// --- Callbacks
+// -----------------------------------------------------------------------------------------------------------
 
 // Given with user data, so that null is refused by calls to which it is optional, too.
 struct AnyCallback {

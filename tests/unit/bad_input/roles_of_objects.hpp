@@ -1,14 +1,18 @@
-// Roles that only a few calls have: descriptions of images, arguments of kernels, and what has to be made for each call.
+// Roles that only a few calls have: descriptions of images, arguments of kernels, and what has to be made for each
+// call.
 #pragma once
 
 #include "unit/bad_input/roles.hpp"
 
 namespace grus::test {
 
-// --- Images ------------------------------------------------------------------------------------------------------------
+// --- Images
+// ------------------------------------------------------------------------------------------------------------
 
 inline auto image_format() {
-  const auto format = [](cl_channel_order order, cl_channel_type type) { return keep<cl_image_format>({{order, type}}); };
+  const auto format = [](cl_channel_order order, cl_channel_type type) {
+    return keep<cl_image_format>({{order, type}});
+  };
   return Parameter<const cl_image_format*>{format(CL_RGBA, CL_UNSIGNED_INT8)}
       .null(CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)
       .but("of an unknown order", format(0x7777, CL_UNSIGNED_INT8), CL_INVALID_IMAGE_FORMAT_DESCRIPTOR)
@@ -67,23 +71,29 @@ inline auto image_description_with_memory(cl_mem_object_type type) {
 }
 
 inline auto image_description_from_buffer() {
-  const auto from = [](cl_mem memory) { return description(CL_MEM_OBJECT_IMAGE1D_BUFFER, [=](auto& d) { d.mem_object = memory; }); };
+  const auto from = [](cl_mem memory) {
+    return description(CL_MEM_OBJECT_IMAGE1D_BUFFER, [=](auto& d) { d.mem_object = memory; });
+  };
   Parameter<const cl_image_desc*> parameter{from(world().own.buffer)};
-  const auto buffers = handle(world().own.buffer, CL_INVALID_IMAGE_DESCRIPTOR)
-                           .but("an image", world().own.image, CL_INVALID_IMAGE_DESCRIPTOR)
-                           .but("of another context", world().other.buffer, {CL_INVALID_CONTEXT, CL_INVALID_IMAGE_DESCRIPTOR});
+  const auto buffers =
+      handle(world().own.buffer, CL_INVALID_IMAGE_DESCRIPTOR)
+          .but("an image", world().own.image, CL_INVALID_IMAGE_DESCRIPTOR)
+          .but("of another context", world().other.buffer, {CL_INVALID_CONTEXT, CL_INVALID_IMAGE_DESCRIPTOR});
   for (const auto& bad : buffers.values().bad) {
-    parameter.but_made_by("made from " + bad.what, [=, make = bad.make] { return to_word(from(from_word<cl_mem>(make()))); }, bad.codes);
+    parameter.but_made_by(
+        "made from " + bad.what, [=, make = bad.make] { return to_word(from(from_word<cl_mem>(make()))); }, bad.codes);
   }
   return parameter
-      .but("wider than the buffer", description(CL_MEM_OBJECT_IMAGE1D_BUFFER,
-                                                [](auto& d) {
-                                                  d.mem_object = world().own.buffer;
-                                                  d.image_width = kBufferSize;
-                                                }),
+      .but("wider than the buffer",
+           description(CL_MEM_OBJECT_IMAGE1D_BUFFER,
+                       [](auto& d) {
+                         d.mem_object = world().own.buffer;
+                         d.image_width = kBufferSize;
+                       }),
            {CL_INVALID_IMAGE_SIZE, CL_INVALID_IMAGE_DESCRIPTOR})
       .but("of a type that isn't made from buffers",
-           description(CL_MEM_OBJECT_IMAGE3D, [](auto& d) { d.mem_object = world().own.buffer; }), CL_INVALID_IMAGE_DESCRIPTOR);
+           description(CL_MEM_OBJECT_IMAGE3D, [](auto& d) { d.mem_object = world().own.buffer; }),
+           CL_INVALID_IMAGE_DESCRIPTOR);
 }
 
 // What the calls of OpenCL 1.0 have instead.
@@ -106,10 +116,13 @@ inline auto image_slice_pitch() {
       .but("overflowing", SIZE_MAX - 31, CL_INVALID_IMAGE_SIZE);
 }
 
-// --- Kernels -----------------------------------------------------------------------------------------------------------
+// --- Kernels
+// -----------------------------------------------------------------------------------------------------------
 
 inline auto argument_index(cl_uint index) {
-  return Parameter<cl_uint>{index}.but("too large", kValueArgument + 1, CL_INVALID_ARG_INDEX).but("UINT_MAX", UINT_MAX, CL_INVALID_ARG_INDEX);
+  return Parameter<cl_uint>{index}
+      .but("too large", kValueArgument + 1, CL_INVALID_ARG_INDEX)
+      .but("UINT_MAX", UINT_MAX, CL_INVALID_ARG_INDEX);
 }
 inline auto handle_size() {
   return Parameter<std::size_t>{sizeof(void*)}
@@ -141,12 +154,14 @@ inline auto new_user_event() {
 }
 inline auto mapped_pointer() {
   const auto map = [] {
-    return to_word(cl().clEnqueueMapBuffer(world().own.queue, world().own.buffer, CL_TRUE, CL_MAP_READ, 16, 16, 0, nullptr, nullptr, nullptr));
+    return to_word(cl().clEnqueueMapBuffer(world().own.queue, world().own.buffer, CL_TRUE, CL_MAP_READ, 16, 16, 0,
+                                           nullptr, nullptr, nullptr));
   };
   return Parameter<void*>::made_by(map)
       .null(CL_INVALID_VALUE)
       .but("not mapped", memory(), CL_INVALID_VALUE)
-      .but_made_by("within what is mapped", [map] { return map() + 1; }, CL_INVALID_VALUE);
+      .but_made_by(
+          "within what is mapped", [map] { return map() + 1; }, CL_INVALID_VALUE);
 }
 
 }  // namespace grus::test
