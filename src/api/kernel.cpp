@@ -132,45 +132,24 @@ cl_int set_local(Kernel& kernel, cl_uint index, std::size_t size) {
   return CL_SUCCESS;
 }
 
-[[gnu::noinline]] const LaunchLimits& fetch_limits(Kernel& kernel, const Device& device) {
-  LaunchLimits limits;
-  const auto& size = group_fact(kernel, device, CL_KERNEL_WORK_GROUP_SIZE);
-  limits.group_size = size ? from_bytes<std::size_t>(*size) : device.limits.max_group_size;
-  const auto& required = group_fact(kernel, device, CL_KERNEL_COMPILE_WORK_GROUP_SIZE);
-  if (required) limits.required = from_bytes<std::array<std::size_t, 3>>(*required);
-  const auto& in_code = group_fact(kernel, device, CL_KERNEL_LOCAL_MEM_SIZE);
-  const cl_ulong taken = in_code ? from_bytes<cl_ulong>(*in_code) : 0;
-  limits.local_size = device.limits.local_memory - std::min(device.limits.local_memory, taken);
-  return kernel.launch_limits.emplace_back(&device, limits).second;
-}
-
-const LaunchLimits& limits_for(Kernel& kernel, const Device& device) {
-  for (const auto& [of, limits] : kernel.launch_limits) {
-    if (of == &device) return limits;
-  }
-  return fetch_limits(kernel, device);
-}
-
-// OpenCL 3.0 §5.10, "clEnqueueNDRangeKernel".
-cl_int check_sizes(const Device& device, const LaunchLimits& kernel, cl_uint dimensions, const std::size_t* offset,
-                   const std::size_t* global, const std::size_t* local) {
+// OpenCL 3.0 §5.10, "clEnqueueNDRangeKernel". What depends on the kernel is the vendor's to say: some report smaller
+// groups than they run (rusticl), and programs rely on what runs.
+cl_int check_sizes(const Device& device, cl_uint dimensions, const std::size_t* offset, const std::size_t* global,
+                   const std::size_t* local) {
   const DeviceLimits& limits = device.limits;
   if (dimensions == 0 || dimensions > limits.max_dimensions || dimensions > 3) return CL_INVALID_WORK_DIMENSION;
   if (!global) return limits.zero_sized_launches ? CL_SUCCESS : CL_INVALID_GLOBAL_WORK_SIZE;
   std::size_t group = 1;
-  const bool required = kernel.required[0] != 0;
-  if (required && !local) return CL_INVALID_WORK_GROUP_SIZE;
   for (cl_uint d = 0; d < dimensions; ++d) {
     if (global[d] == 0 && !limits.zero_sized_launches) return CL_INVALID_GLOBAL_WORK_SIZE;
     if (offset && offset[d] > std::numeric_limits<std::size_t>::max() - global[d]) return CL_INVALID_GLOBAL_OFFSET;
     if (!local) continue;
     if (local[d] == 0) return CL_INVALID_WORK_GROUP_SIZE;
     if (local[d] > limits.max_items[d]) return CL_INVALID_WORK_ITEM_SIZE;
-    if (required && local[d] != kernel.required[d]) return CL_INVALID_WORK_GROUP_SIZE;
     if (!limits.non_uniform_groups && global[d] % local[d] != 0) return CL_INVALID_WORK_GROUP_SIZE;
     group *= local[d];
   }
-  return local && group > kernel.group_size ? CL_INVALID_WORK_GROUP_SIZE : CL_SUCCESS;
+  return local && group > limits.max_group_size ? CL_INVALID_WORK_GROUP_SIZE : CL_SUCCESS;
 }
 
 // What the arguments name must still be there: a kernel doesn't keep it alive. What is bound may be written.
@@ -197,11 +176,11 @@ bool touch_arguments(const Kernel& kernel) {
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   if (kernel->program->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
-  const LaunchLimits& limits = limits_for(*kernel, *queue->device);
-  if (const cl_int code = check_sizes(*queue->device, limits, dimensions, offset, global, local); code != CL_SUCCESS)
+  if (const cl_int code = check_sizes(*queue->device, dimensions, offset, global, local); code != CL_SUCCESS)
     return code;
   // Not all drivers check this. (An argument that was local and is not any more may still be counted.)
-  if (kernel->local_size > limits.local_size && local_size_of(*kernel) > limits.local_size) return CL_OUT_OF_RESOURCES;
+  const std::size_t local_memory = queue->device->limits.local_memory;
+  if (kernel->local_size > local_memory && local_size_of(*kernel) > local_memory) return CL_OUT_OF_RESOURCES;
   if (kernel->unset != 0 || !touch_arguments(*kernel)) return CL_INVALID_KERNEL_ARGS;
   WaitList waits;
   if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;

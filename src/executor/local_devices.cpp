@@ -148,8 +148,12 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
   context->notice = std::move(notice);
   context->version = platforms_[platform].version;
   const auto on_error = [](const char* text, const void* data, std::size_t size, void* owner) {
-    const auto& told = static_cast<VendorContext*>(owner)->notice;
-    if (told) told(text, data, size);
+    if (!owner) {  // Oclgrind hands the user's data over in the place of its own
+      owner = const_cast<void*>(data);
+      data = nullptr;
+      size = 0;
+    }
+    static_cast<VendorContext*>(owner)->notice(text, data, size);
   };
   cl_int code = CL_SUCCESS;
   context->handle = functions(handles[0])

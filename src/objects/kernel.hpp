@@ -75,13 +75,6 @@ struct Argument {
   ArgumentValue value;
 };
 
-// What a launch is checked against, per device; fetched once.
-struct LaunchLimits {
-  std::size_t group_size = 0;
-  std::array<std::size_t, 3> required{};  // reqd_work_group_size; zeros if there is none
-  std::size_t local_size = 0;             // what all local arguments may take together
-};
-
 class Kernel : public Object {
  public:
   Kernel(Program& program_, std::shared_ptr<KernelFacts> facts_)
@@ -104,7 +97,6 @@ class Kernel : public Object {
   std::size_t unset;           // how many arguments have no value yet
   std::size_t local_size = 0;  // of all local arguments together, at most
   std::uint64_t next_stamp = 1;
-  std::vector<std::pair<const Device*, LaunchLimits>> launch_limits;
 };
 
 }  // namespace grus

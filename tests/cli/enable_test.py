@@ -3,6 +3,7 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -88,6 +89,25 @@ class EnableTest(unittest.TestCase):
         self.addCleanup(os.umask, before)
         self.grus("enable")
         self.assertEqual((self.folder / "grus.icd").stat().st_mode & 0o777, 0o644)
+
+    @unittest.skipIf(os.environ.get("GRUS_SANITIZE"), "a sanitized libgrus.so can't be loaded into other programs")
+    @unittest.skipUnless(shutil.which("clinfo"), "clinfo isn't installed")
+    def test_programs_see_each_device_once_and_through_grus(self):
+        for name in self.vendors:
+            (self.folder / name).unlink()
+        shutil.copy(os.environ["GRUS_VENDORS"], self.folder / "pocl.icd")
+        report = self.folder / "report.txt"
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")}
+        environment |= {"OCL_ICD_VENDORS": str(self.folder), "GRUS_REPORT": str(report)}
+
+        def devices():
+            return subprocess.run(["clinfo", "-l"], env=environment, capture_output=True, text=True, check=True).stdout
+
+        natively = devices()
+        self.assertFalse(report.exists())
+        self.grus("enable")
+        self.assertEqual(devices(), natively)
+        self.assertTrue(report.exists())
 
     def test_puts_everything_back_when_a_step_fails(self):
         self.write({"pocl.icd.grus": "an older one\n"})

@@ -2,7 +2,8 @@
 // of the folder is tested with the other commands.
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <set>
+#include <sstream>
 
 #include "faults/support/folders.hpp"
 #include "faults/support/opencl.hpp"
@@ -84,16 +85,24 @@ TEST_F(Enable, ShowsEveryDeviceOnceAndIsUndoneExactly) {
 }
 
 TEST_F(Enable, MirrorsAllDriversOfTheFolder) {
+  if (!kOtherProgramsCanLoadGrus) GTEST_SKIP() << "not with sanitizers";
   add_fake();
   add_pocl();
-  const auto listed = [&] { return run({"clinfo", "-l"}); };
-  const Ended before = listed();
+  // "Platform #0: name" and " `-- Device #0: name", without the numbers: loaders differ in their order.
+  const auto listed = [&] {
+    const Ended ended = run({"clinfo", "-l"});
+    EXPECT_TRUE(ended.exited_with(0)) << ended;
+    std::istringstream lines{ended.output};
+    std::multiset<std::string> names;
+    for (std::string line; std::getline(lines, line);) names.insert(line.substr(line.find(':')));
+    return names;
+  };
+  const auto before = listed();
+  EXPECT_EQ(before.size(), 4U);
   expect_done(grus("enable"), "Grus is enabled");
-  const Ended enabled = listed();
-  EXPECT_TRUE(enabled.exited_with(0)) << enabled;
-  EXPECT_EQ(enabled.output, before.output);
+  EXPECT_EQ(listed(), before);
   expect_done(grus("disable"), "Grus is disabled");
-  EXPECT_EQ(listed().output, before.output);
+  EXPECT_EQ(listed(), before);
 }
 
 TEST_F(Enable, HidesADriverThatWasInstalledLater) {

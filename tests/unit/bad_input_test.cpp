@@ -14,8 +14,10 @@ namespace {
 
 Table make_table() {
   Table table;
-#define CASES(name, ...) table.add(#name, CL_SUCCESS, cl().name __VA_OPT__(, ) __VA_ARGS__);
-#define REFUSED(codes, name, ...) table.add(#name, codes, cl().name, __VA_ARGS__);
+// CASES(call, parameters…): with good parameters it succeeds.
+// REFUSED(codes, call, parameters…): it is refused even with good ones, or there is no good one to change.
+#define CASES(name, ...) table.add(#name, CL_SUCCESS, cl().name __VA_OPT__(, ) __VA_ARGS__)
+#define REFUSED(codes, name, ...) table.add(#name, codes, cl().name, __VA_ARGS__)
 #include "unit/bad_input/cases_commands.inc"
 #include "unit/bad_input/cases_memory.inc"
 #include "unit/bad_input/cases_objects.inc"

@@ -12,6 +12,13 @@
 
 namespace grus::test {
 
+// Programs that aren't built with sanitizers can't load libraries that are.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kOtherProgramsCanLoadGrus = false;
+#else
+inline constexpr bool kOtherProgramsCanLoadGrus = true;
+#endif
+
 class FaultTest : public ::testing::Test {
  protected:
   FaultTest();

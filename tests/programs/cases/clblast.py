@@ -9,6 +9,7 @@ class ClblastTuner(Case):
     packages = ("clblast-utils",)
     targets = ("pocl", "rusticl", "oclgrind")
     launches_repeat = False  # it repeats short measurements
+    timed = False
 
     def __init__(self, kind, options, fast=()):
         self.kind, self.options, self.fast = kind, options, fast
@@ -42,7 +43,7 @@ class ClblastRoutines(Case):
     fast = ("pocl",)
 
     def run(self, place):
-        return lines_as_facts(place.run(place.program("clblast_routines.cpp"), 300 if place.timing else 1).out)
+        return lines_as_facts(place.run(place.program("clblast_routines.cpp"), 700 if place.timing else 1).out)
 
 
 CASES = (

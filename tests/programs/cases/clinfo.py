@@ -27,6 +27,8 @@ MAY_VANISH = {
 FACTS_OF_EXTENSIONS = re.compile(r"CL_DEVICE_COMMAND_BUFFER_\w+|CL_DEVICE_SPIR_VERSIONS")
 LISTS = re.compile(r"CL_(PLATFORM|DEVICE)_(EXTENSIONS|EXTENSIONS_WITH_VERSION|OPENCL_C_FEATURES)$")
 OWN_TO_GRUS = {"CL_PLATFORM_ICD_SUFFIX_KHR"}
+# rusticl lists a default device, but makes no context from the type "default"; Grus does.
+MENDED = {"clCreateContextFromType(NULL, CL_DEVICE_TYPE_DEFAULT)": "No devices found in platform"}
 
 
 class Clinfo(Case):
@@ -61,7 +63,7 @@ class Clinfo(Case):
     @staticmethod
     def _allowed(name, native, grus):
         plain = name.split()[-1]
-        if plain in OWN_TO_GRUS:
+        if plain in OWN_TO_GRUS or MENDED.get(name) == native.get(name) is not None:
             return True
         if plain in NOT_OFFERED and name in grus:
             return grus[name] == NOT_OFFERED[plain]

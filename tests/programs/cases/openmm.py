@@ -15,7 +15,9 @@ class OpenMm(Case):
     packages = ("libopenmm-dev", "libopenmm-plugins", "g++")
     sources = {"openmm_energies.cpp": ["-std=c++20", f'-DOPENMM_PLUGINS="{PLUGINS}"', "-lOpenMM"]}
     fast = ("pocl",)
-    tolerance = 1e-5  # energies are summed in an order that varies natively too; positions are not
+    # Energies are summed in an order that varies: the same water gives two energies natively, 1.3e-5 apart. Positions
+    # don't vary, and are compared as printed.
+    tolerance = 2e-5
 
     def __init__(self, what, targets):
         self.what, self.targets = what, targets

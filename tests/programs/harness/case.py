@@ -22,6 +22,7 @@ class Case:
     cost = 1  # roughly the seconds that it takes: the longest start first
     slow = {}  # vendors on which it is not tried, and why
     present_as_gpu = False
+    timed = True  # its time says something
     launches_repeat = True  # two native runs launch the same number of kernels
     tolerance = 0.0  # relative, for facts that are numbers
 

@@ -56,7 +56,7 @@ def check(case, vendor, tools, folder, settings) -> Verdict:
         why = f"missing: {missing}"
         return verdict.skipped(why) if settings.allow_missing else verdict.failed(why)
     except Exception:  # the case itself is broken: say so, and go on with the others
-        return verdict.failed("the case broke", traceback.format_exc().splitlines())
+        return verdict.failed("the case broke", traceback.format_exc().splitlines()[-6:])
     finally:
         shutil.rmtree(here)
 

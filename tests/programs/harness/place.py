@@ -18,6 +18,41 @@ PASSED_ON = ("GRUS_", "ASAN_", "LSAN_", "TSAN_", "UBSAN_", "LD_PRELOAD")
 CACHES = ("home/.cache", "caches")
 
 
+class Running:
+    """The process groups that this driver started and that have not ended."""
+
+    def __init__(self):
+        self._groups = set()
+        self._closed = False
+        self._guard = threading.Lock()  # guards both
+
+    def add(self, group) -> None:
+        with self._guard:
+            self._groups.add(group)
+            closed = self._closed
+        if closed:
+            self.stop(group)
+
+    def remove(self, group) -> None:
+        with self._guard:
+            self._groups.discard(group)
+
+    def stop(self, group) -> None:
+        with self._guard:
+            if group in self._groups:
+                os.killpg(group, signal.SIGKILL)
+
+    def stop_all(self) -> None:
+        """Also whatever is started later."""
+        with self._guard:
+            self._closed = True
+            for group in self._groups:
+                os.killpg(group, signal.SIGKILL)
+
+
+running = Running()
+
+
 @dataclass
 class Output:
     code: int
@@ -52,9 +87,11 @@ class Place:
         for name in CACHES:
             (self.folder / name).mkdir(parents=True)
 
-    def adopt_home(self, other: "Place") -> None:
-        shutil.rmtree(self.folder / "home")
-        shutil.copytree(other.folder / "home", self.folder / "home")
+    def adopt_caches(self, other: "Place", names=("home", "caches")) -> None:
+        """Take over what was cached in the other place: the program's cache is in its home."""
+        for name in names:
+            shutil.rmtree(self.folder / name)
+            shutil.copytree(other.folder / name, self.folder / name, symlinks=True)
 
     def run(self, *command, environment=None, timeout=300, ok=(0,)) -> Output:
         """Run a program to its end; its time counts."""
@@ -105,18 +142,23 @@ class Place:
         out, err = self.folder / "stdout", self.folder / "stderr"
         started = time.monotonic()
         with open(out, "wb") as out_file, open(err, "wb") as err_file:
-            process = subprocess.Popen(command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
-                                       stdout=out_file, stderr=err_file, start_new_session=True)
+            try:
+                process = subprocess.Popen(command, cwd=self.work, env=environment, stdin=subprocess.DEVNULL,
+                                           stdout=out_file, stderr=err_file, start_new_session=True)
+            except OSError as error:
+                raise Failed(f"can't be started: {error}") from None
             overdue = threading.Event()
 
             def stop():
                 overdue.set()
-                os.killpg(process.pid, signal.SIGKILL)  # the group that this call started
+                running.stop(process.pid)
 
+            running.add(process.pid)
             timer = threading.Timer(timeout, stop)
             timer.start()
             _, status, usage = os.wait4(process.pid, 0)
             timer.cancel()
+            running.remove(process.pid)
             process.returncode = os.waitstatus_to_exitcode(status)
         self.wall += time.monotonic() - started
         self.cpu += usage.ru_utime + usage.ru_stime
