@@ -26,7 +26,7 @@ _grus() {
     for ((at = 2; at < COMP_CWORD; at++)); do
       case ${COMP_WORDS[at]} in
         --) ((at++)); break ;;
-        --vendors | --present-as | --features | --report | --name | --log) ((at++)) ;;
+        --vendors | --present-as | --report | --log) ((at++)) ;;
         -*) ;;
         *) break ;;
       esac
@@ -47,12 +47,10 @@ _grus() {
     --report) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
-    --features) mapfile -t COMPREPLY < <(compgen -W "svm" -- "$word"); return ;;
-    --name) return ;;
   esac
 
   case $subcommand in
-    run) options="--vendors --present-as --features --objects --json --report --name --log --help --" ;;
+    run) options="--vendors --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac

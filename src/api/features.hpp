@@ -1,5 +1,4 @@
-// What Grus offers of what vendors have: extensions from an allow-list, and no feature that can't be moved unless the
-// user asks for it (GRUS_FEATURES).
+// What Grus offers of what vendors have: extensions from an allow-list, and no feature that can't be moved.
 #pragma once
 
 #include <CL/cl.h>

@@ -34,8 +34,6 @@ Exit status: the program's own; 125 Grus itself failed, 126 the program can't be
 struct Options {
   std::string vendors;
   std::string present_as;
-  std::string features;
-  std::string name;
   std::string log;
   std::string report;
   bool objects = false;
@@ -82,8 +80,6 @@ void set_environment(const Options& options, const Installation& installation) {
     set(loader_folder, installation.icd_folder / "");
   unsetenv("OCL_ICD_FILENAMES");  // drivers that the Khronos loader would show beside Grus
   set("GRUS_PRESENT_AS", options.present_as);
-  set("GRUS_FEATURES", options.features);
-  set("GRUS_NAME", options.name);
   set("GRUS_LOG", options.log);
 }
 
@@ -153,12 +149,9 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
   app->add_option("--present-as", options->present_as, "What every device claims to be, for programs that want a GPU")
       ->check(CLI::IsMember({"gpu", "cpu", "accelerator"}))
       ->option_text("gpu|cpu|accelerator");
-  app->add_option("--features", options->features, "Offer features that can't be moved, such as svm; commas between")
-      ->type_name("LIST");
   app->add_flag("--objects", options->objects, "When the program has ended, show on stderr what it created and called");
   app->add_flag("--json", options->json, "The same as JSON, one line per process that made OpenCL calls");
   app->add_option("--report", options->report, "Write that JSON to a file")->type_name("FILE");
-  app->add_option("--name", options->name, "A name for this session in messages")->type_name("NAME");
   app->add_option("--log", options->log, "Messages from Grus on stderr: how many")
       ->check(CLI::IsMember({"error", "warn", "info", "debug"}))
       ->option_text("error|warn|info|debug");

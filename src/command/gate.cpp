@@ -41,7 +41,7 @@ Gate::Thread* Gate::register_thread() {
     return created;
   }();
   static std::once_flag registered;
-  std::call_once(registered, [this] {
+  std::call_once(registered, [] {
     if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) g_state.fetch_and(~kFence);
   });
   Thread* thread = nullptr;

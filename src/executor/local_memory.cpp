@@ -1,4 +1,6 @@
 // LocalExecutor: buffers, images and samplers, and what happens when objects are freed.
+#include <algorithm>
+
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
 #include "executor/local.hpp"
@@ -19,7 +21,7 @@ LocalExecutor::Gone* LocalExecutor::watch(cl_mem handle) {
   auto gone = std::make_unique<Gone>();
   const auto on_gone = [](cl_mem, void* data) {
     const std::unique_ptr<Gone> told{static_cast<Gone*>(data)};
-    for (auto call = told->calls.rbegin(); call != told->calls.rend(); ++call) callbacks::post(std::move(*call));
+    std::for_each(told->calls.rbegin(), told->calls.rend(), [](auto& call) { callbacks::post(std::move(call)); });
   };
   if (functions(handle).clSetMemObjectDestructorCallback(handle, on_gone, gone.get()) != CL_SUCCESS) return nullptr;
   return gone.release();

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <climits>
 #include <cstdlib>
 #include <fstream>
@@ -80,22 +79,26 @@ bool names_only_grus(const std::vector<VendorLibrary>& libraries) {
                                            [](const VendorLibrary& named) { return is_loaded_grus(named.library); });
 }
 
-// Whether a library is of those that work with such a device.
-bool may_use(const std::string& library, const std::string& device_file) {
-  constexpr std::array<std::array<std::string_view, 2>, 4> kUsers{
-      {{"/dev/nvidia", "nvidia"}, {"/dev/nvidia", "libcuda.so"}, {"/dev/dri/", "libdrm"}, {"/dev/kfd", "libhsa"}}};
+bool is_nvidias(const std::string& library) {
   const std::string name = fs::path{library}.filename().string();
-  return std::any_of(kUsers.begin(), kUsers.end(), [&](const auto& pair) {
-    return device_file.starts_with(pair[0]) && name.find(pair[1]) != std::string::npos;
-  });
+  return name.find("nvidia") != std::string::npos || name.starts_with("libcuda.so");
 }
 
-// Drivers load more libraries of their own and leave them behind: NVIDIA's leaves libcuda.so and its compilers. The one
-// reference that the driver took to each is dropped; what somebody else uses stays.
+// Whether a library is of those that work with such a device.
+bool may_use(const std::string& library, const std::string& device_file) {
+  const std::string name = fs::path{library}.filename().string();
+  return (device_file.starts_with("/dev/nvidia") && is_nvidias(library)) ||
+         (device_file.starts_with("/dev/dri/") && name.starts_with("libdrm")) ||
+         (device_file.starts_with("/dev/kfd") && name.starts_with("libhsa"));
+}
+
+// NVIDIA's driver loads more libraries of its own, libcuda.so and compilers, and leaves them behind. The one reference
+// that it took to each is dropped; what somebody else uses stays. Not done for others, nor to others' libraries: those
+// in the same folder, loaded since, are the program's.
 void drop_leftovers(const std::set<std::string>& before, const fs::path& folder) {
   std::set<std::string> tried = before;
   for (const std::string& library : mapped_libraries()) {
-    if (fs::path{library}.parent_path() != folder || !tried.insert(library).second) continue;
+    if (!is_nvidias(library) || fs::path{library}.parent_path() != folder || !tried.insert(library).second) continue;
     void* handle = dlopen(library.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (!handle) continue;  // gone with one that used it
     dlclose(handle);        // the reference just taken
@@ -117,7 +120,7 @@ fs::path vendors_path() {
   for (const char* variable : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"}) {
     const char* value = std::getenv(variable);
     if (!value || !*value) continue;
-    const fs::path path = loaders_path(value);
+    fs::path path = loaders_path(value);
     std::error_code error;
     // The loader was told to show only Grus, so the drivers that Grus is to mirror are elsewhere.
     const auto files = fs::is_directory(path, error) ? icd_files_in(path) : std::vector{path};
@@ -204,7 +207,7 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
 std::string Vendor::describe_unloading() const {
   // The dynamic linker never unloads a library that asks for it, or that defines unique symbols (STB_GNU_UNIQUE), as
   // C++ libraries with inline statics do. Only a trial can tell, so drivers that are known to work are named.
-  if (library_.find("nvidia") != std::string::npos) return "yes";
+  if (is_nvidias(library_)) return "yes";
   return "no: the dynamic linker keeps the library, or one that it uses, until the process ends";
 }
 
@@ -220,7 +223,7 @@ Vendor::Unloaded Vendor::unload() {
         library_);
     return result;
   }
-  drop_leftovers(libraries_before_, folder_);
+  if (is_nvidias(library_)) drop_leftovers(libraries_before_, folder_);
   DeviceFiles left_open = open_device_files();
   std::erase_if(left_open, [this](const auto& left) { return files_before_.contains(left.first); });
   // Other libraries of the same vendor, loaded by somebody else in the process, may have opened these as well.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -13,8 +14,7 @@ class Context : public Object {
   explicit Context(BelowSeam& below_) : below{&below_} {}
   ~Context() {
     if (created) below->free(ObjectType::context, id());
-    for (auto callback = destructor_callbacks.rbegin(); callback != destructor_callbacks.rend(); ++callback)
-      (*callback)();
+    std::for_each(destructor_callbacks.rbegin(), destructor_callbacks.rend(), [](const auto& callback) { callback(); });
   }
 
   bool has(const Device& device) const {

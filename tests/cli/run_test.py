@@ -57,11 +57,9 @@ class EnvironmentTest(unittest.TestCase):
     def test_options_become_variables(self):
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder) / "report"
-            seen = environment_of_program("--present-as", "gpu", "--features", "svm", "--name=job", "--log", "info",
-                                          "--report", os.path.relpath(report))
+            seen = environment_of_program("--present-as", "gpu", "--log=info", "--report", os.path.relpath(report))
             self.assertTrue(os.path.isabs(seen["GRUS_REPORT"]) and os.path.samefile(seen["GRUS_REPORT"], report))
-        self.assertEqual((seen["GRUS_PRESENT_AS"], seen["GRUS_FEATURES"], seen["GRUS_NAME"], seen["GRUS_LOG"]),
-                         ("gpu", "svm", "job", "info"))
+        self.assertEqual((seen["GRUS_PRESENT_AS"], seen["GRUS_LOG"]), ("gpu", "info"))
 
 
 class EndTest(unittest.TestCase):

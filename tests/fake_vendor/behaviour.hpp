@@ -8,6 +8,7 @@
 //   buffers=COUNT      memory runs out when so many buffers exist
 //   hold               commands wait until somebody calls fake_vendor_let_go()
 //   device=PATH        the first context opens this file, and nobody ever closes it
+//   library=PATH       the first context loads this library, and nobody ever unloads it
 //   say=DESCRIPTOR     the constructor writes a byte there, before anything of the above happens
 #pragma once
 

@@ -1,5 +1,6 @@
 #include "worker.hpp"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -37,6 +38,7 @@ void Worker::add_context() {
   g_contexts = ++contexts_;
   if (contexts_ != 1) return;
   if (const auto path = value_of("device")) open(path->c_str(), O_RDONLY | O_CLOEXEC);
+  if (const auto path = value_of("library"); path && !left_behind_) left_behind_ = dlopen(path->c_str(), RTLD_NOW);
   ends_ = false;
   thread_ = std::thread{[this] { run(); }};
   pthread_setname_np(thread_.native_handle(), "fake-vendor");

@@ -51,6 +51,7 @@ class Worker {
   bool held_ = false;
   bool ends_ = false;
   std::size_t contexts_ = 0;
+  void* left_behind_ = nullptr;
   std::thread thread_;
 };
 

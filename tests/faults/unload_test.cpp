@@ -93,6 +93,31 @@ TEST_F(Unload, LeavesDescriptorsAloneThatWereThereBefore) {
   });
 }
 
+// NVIDIA's driver leaves libraries of its own behind. Those in the same folder that the program has loaded stay.
+TEST_F(Unload, TakesLibrariesAwayThatNvidiasDriverLeavesBehind) {
+  const auto copy = [&](const char* name) {
+    fs::copy_file(fake_vendor(), folder() / name);
+    return (folder() / name).string();
+  };
+  const std::string driver = copy("libnvidia-driver.so.1");
+  const std::string compiler = copy("libnvidia-compiler.so.1");
+  const std::string programs = copy("libprograms.so.1");
+  misbehave("library=" + compiler);
+  expect_well([&] {
+    for (int time = 0; time < 3; ++time) {
+      auto vendor = load(driver);
+      void* loaded = dlopen(programs.c_str(), RTLD_NOW | RTLD_LOCAL);
+      use(*vendor);
+      require(is_mapped(compiler), "the driver has loaded one more");
+      const Vendor::Unloaded unloaded = vendor->unload();
+      require(unloaded.gone, unloaded.why_not);
+      require(!is_mapped("libnvidia"), "both are gone");
+      require(is_mapped(programs), "the program's isn't");
+      dlclose(loaded);
+    }
+  });
+}
+
 // Descriptors of the same devices may be theirs.
 TEST_F(Unload, SaysSoWhileAnotherLibraryOfTheVendorIsInUse) {
   misbehave(std::string{"device="} + kDeviceFile);

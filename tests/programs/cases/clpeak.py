@@ -3,6 +3,14 @@ import re
 
 from harness.case import Case, Failed
 
+# The kinds of test that take seconds, not minutes.
+QUICK = {
+    "pocl": ("--kernel-latency",),
+    "rusticl": ("--kernel-latency", "--transfer-bandwidth"),
+    "oclgrind": ("--transfer-bandwidth",),
+}
+MORE_ON_POCL = ("--transfer-bandwidth", "--global-bandwidth", "--compute-integer")
+
 
 class Clpeak(Case):
     name = "clpeak"
@@ -13,13 +21,9 @@ class Clpeak(Case):
     launches_repeat = False  # it launches for as long as a test should take
 
     def run(self, place):
-        kinds = ["--transfer-bandwidth"]
-        if place.vendor.name != "oclgrind":  # a simulator: minutes for the rest
-            kinds.append("--kernel-latency")
-        if place.fast and place.vendor.name == "pocl":
-            kinds.remove("--transfer-bandwidth")
+        kinds = QUICK[place.vendor.name]
         if place.vendor.name == "pocl" and not place.fast and not place.timing:
-            kinds += ["--global-bandwidth", "--compute-integer"]
+            kinds += MORE_ON_POCL
         facts, group = {}, ""
         for line in place.run("clpeak", *kinds).out.splitlines():
             label, colon, value = line.strip().partition(" : ")

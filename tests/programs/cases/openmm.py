@@ -5,7 +5,7 @@ from harness.case import Case, Failed
 
 PLUGINS = (glob.glob("/usr/lib/*/openmm/plugins") or ["/usr/lib/openmm/plugins"])[0]
 SIZES = {  # molecules along each edge, steps
-    "argon": {"fast": (8, 200), "full": (8, 1000), "time": (8, 2000)},
+    "argon": {"fast": (8, 200), "full": (8, 1000), "time": (8, 1000)},
     "water": {"fast": (7, 50), "full": (8, 300), "time": (8, 200)},
 }
 

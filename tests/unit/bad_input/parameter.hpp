@@ -52,6 +52,7 @@ T from_word(Word word) {
 }
 using Make = std::function<Word()>;
 
+// Not inlined, for the same reason: the table has a thousand values.
 struct Values {
   struct Bad {
     std::string what;
@@ -60,6 +61,20 @@ struct Values {
   };
   Make good;
   std::vector<Bad> bad;
+
+  [[gnu::noinline]] static Values* made_by(Make make) {
+    static std::deque<Values> kept;  // for as long as the table
+    return &kept.emplace_back(Values{std::move(make), {}});
+  }
+  [[gnu::noinline]] static Make constant(Word word) {
+    return [word] { return word; };
+  }
+  [[gnu::noinline]] static Values* always(Word word) { return made_by(constant(word)); }
+  [[gnu::noinline]] void but_made_by(const std::string& what, Make make, Codes codes) {
+    std::erase_if(bad, [&](const Bad& known) { return known.what == what; });
+    bad.push_back({what, std::move(make), codes});
+  }
+  [[gnu::noinline]] void but(const char* what, Word word, Codes codes) { but_made_by(what, constant(word), codes); }
 };
 
 // The values that a parameter of type T can have. Copies share them.
@@ -67,20 +82,16 @@ template <typename T>
 class Parameter {
  public:
   template <std::convertible_to<T> Value>
-  Parameter(Value value) : Parameter{made_by([word = to_word(static_cast<T>(value))] { return word; })} {}
-  static Parameter made_by(Make make) {
-    static std::deque<Values> kept;  // for as long as the table
-    return Parameter{&kept.emplace_back(Values{std::move(make), {}})};
-  }
+  Parameter(Value value) : values_{Values::always(to_word(static_cast<T>(value)))} {}
+  static Parameter made_by(Make make) { return Parameter{Values::made_by(std::move(make))}; }
 
   Parameter but(const char* what, T value, Codes codes) {
-    return but_made_by(
-        what, [word = to_word(value)] { return word; }, codes);
+    values_->but(what, to_word(value), codes);
+    return *this;
   }
   Parameter null(Codes codes) { return but("null", nullptr, codes); }
   Parameter but_made_by(const std::string& what, Make make, Codes codes) {
-    std::erase_if(values_->bad, [&](const Values::Bad& known) { return known.what == what; });
-    values_->bad.push_back({what, std::move(make), codes});
+    values_->but_made_by(what, std::move(make), codes);
     return *this;
   }
   Values& values() const { return *values_; }

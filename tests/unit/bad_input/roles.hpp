@@ -11,7 +11,7 @@ namespace grus::test {
 
 // Arrays that live as long as the table.
 template <typename T>
-const T* keep(std::vector<T> values) {
+[[gnu::noinline]] const T* keep(std::vector<T> values) {
   static std::deque<std::vector<T>> kept;
   return kept.emplace_back(std::move(values)).data();
 }
@@ -20,7 +20,7 @@ inline const std::size_t* triple(std::size_t x, std::size_t y, std::size_t z) { 
 // --- Handles ---------------------------------------------------------------------------------------------------------
 
 template <Handle T>
-Parameter<T> handle(T good, Codes codes = invalid(T{})) {
+[[gnu::noinline]] Parameter<T> handle(T good, Codes codes = invalid(T{})) {
   Parameter<T> parameter{good};
   parameter.but("null", nullptr, codes);
   if constexpr (!std::is_same_v<T, cl_platform_id>)
@@ -39,7 +39,7 @@ Parameter<T> handle(T good, Codes codes = invalid(T{})) {
 
 // A list that holds one valid handle, and null behind it.
 template <Handle T>
-Parameter<const T*> list(const Parameter<T>& element, Codes null_list = CL_INVALID_VALUE) {
+[[gnu::noinline]] Parameter<const T*> list(const Parameter<T>& element, Codes null_list = CL_INVALID_VALUE) {
   const auto listed = [](const Make& make) -> Make {
     return [make, kept = std::make_shared<std::array<T, 16>>()] {
       (*kept)[0] = from_word<T>(make());
