@@ -156,9 +156,10 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
     static_cast<VendorContext*>(owner)->notice(text, data, size);
   };
   cl_int code = CL_SUCCESS;
+  const bool listens = context->notice != nullptr;
   context->handle = functions(handles[0])
-                        .clCreateContext(list.data(), static_cast<cl_uint>(handles.size()), handles.data(), on_error,
-                                         context.get(), &code);
+                        .clCreateContext(list.data(), static_cast<cl_uint>(handles.size()), handles.data(),
+                                         listens ? +on_error : nullptr, listens ? context.get() : nullptr, &code);
   if (!context->handle) return code;
   contexts_.set(id, context.release());
   return CL_SUCCESS;

@@ -16,15 +16,16 @@
   X(clGetDeviceIDs)                                                                                                    \
   X(clGetDeviceInfo)                                                                                                   \
   X(clCreateContext)                                                                                                   \
-  X(clCreateContextFromType) X(clRetainContext) X(clReleaseContext) X(clGetContextInfo) X(clCreateCommandQueue) X(     \
-      clRetainCommandQueue) X(clReleaseCommandQueue) X(clGetCommandQueueInfo) X(clSetCommandQueueProperty)             \
-      X(clCreateBuffer) X(clCreateImage2D) X(clCreateImage3D) X(clRetainMemObject) X(clReleaseMemObject) X(            \
-          clGetSupportedImageFormats) X(clGetMemObjectInfo) X(clGetImageInfo) X(clCreateSampler) X(clRetainSampler)    \
-          X(clReleaseSampler) X(clGetSamplerInfo) X(clCreateProgramWithSource) X(clCreateProgramWithBinary) X(         \
-              clRetainProgram) X(clReleaseProgram) X(clBuildProgram) X(clGetProgramInfo) X(clGetProgramBuildInfo)      \
-              X(clCreateKernel) X(clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) X(clSetKernelArg) X(  \
-                  clGetKernelInfo) X(clGetKernelWorkGroupInfo) X(clWaitForEvents) X(clGetEventInfo) X(clRetainEvent)   \
-                  X(clReleaseEvent) X(clGetEventProfilingInfo) X(clFlush) X(clFinish) X(clEnqueueReadBuffer)           \
+  X(clCreateContextFromType)                                                                                           \
+  X(clRetainContext) X(clReleaseContext) X(clGetContextInfo) X(clCreateCommandQueue) X(clRetainCommandQueue)           \
+      X(clReleaseCommandQueue) X(clGetCommandQueueInfo) X(clSetCommandQueueProperty) X(clCreateBuffer) X(              \
+          clCreateImage2D) X(clCreateImage3D) X(clRetainMemObject) X(clReleaseMemObject) X(clGetSupportedImageFormats) \
+          X(clGetMemObjectInfo) X(clGetImageInfo) X(clCreateSampler) X(clRetainSampler) X(clReleaseSampler) X(         \
+              clGetSamplerInfo) X(clCreateProgramWithSource) X(clCreateProgramWithBinary) X(clRetainProgram)           \
+              X(clReleaseProgram) X(clBuildProgram) X(clGetProgramInfo) X(clGetProgramBuildInfo) X(clCreateKernel) X(  \
+                  clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) X(clSetKernelArg) X(clGetKernelInfo)  \
+                  X(clGetKernelWorkGroupInfo) X(clWaitForEvents) X(clGetEventInfo) X(clRetainEvent) X(                 \
+                      clReleaseEvent) X(clGetEventProfilingInfo) X(clFlush) X(clFinish) X(clEnqueueReadBuffer)         \
                       X(clEnqueueWriteBuffer) X(clEnqueueCopyBuffer) X(clEnqueueReadImage) X(clEnqueueWriteImage) X(   \
                           clEnqueueCopyImage) X(clEnqueueCopyImageToBuffer) X(clEnqueueCopyBufferToImage)              \
                           X(clEnqueueMapBuffer) X(clEnqueueMapImage) X(clEnqueueUnmapMemObject) X(                     \
