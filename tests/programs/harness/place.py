@@ -156,8 +156,10 @@ class Place:
             running.add(process.pid)
             timer = threading.Timer(timeout, stop)
             timer.start()
-            _, status, usage = os.wait4(process.pid, 0)
-            timer.cancel()
+            try:
+                _, status, usage = os.wait4(process.pid, 0)
+            finally:
+                timer.cancel()
             running.remove(process.pid)
             process.returncode = os.waitstatus_to_exitcode(status)
         self.wall += time.monotonic() - started
