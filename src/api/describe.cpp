@@ -8,7 +8,9 @@
 
 namespace grus::api {
 
-cl_int CL_API_CALL describe_device(cl_device_id handle, std::size_t size, void* text, std::size_t* size_ret) noexcept {
+namespace {
+
+cl_int describe(cl_device_id handle, std::size_t size, void* text, std::size_t* size_ret) {
   const Device* device = live<Device>(handle);
   if (!device) return CL_INVALID_DEVICE;
   std::string hidden;
@@ -27,6 +29,16 @@ cl_int CL_API_CALL describe_device(cl_device_id handle, std::size_t size, void* 
       "\"not_offered\":[{}]}}",
       driver.library, driver.unload, device->limits.shares_host_memory ? "shared with host" : "own", hidden);
   return answer(Room{size, text, size_ret}, json);
+}
+
+}  // namespace
+
+cl_int CL_API_CALL describe_device(cl_device_id device, std::size_t size, void* text, std::size_t* size_ret) noexcept {
+  try {
+    return describe(device, size, text, size_ret);
+  } catch (...) {
+    return CL_OUT_OF_HOST_MEMORY;
+  }
 }
 
 }  // namespace grus::api

@@ -6,6 +6,7 @@ FILTERS = {
     "unsharp": "unsharp_opencl=lx=5:ly=5:la=1.5",
     "nlmeans": "nlmeans_opencl=s=4:p=3:r=5",
 }
+FRAMES_WHEN_TIMED = {"avgblur": 25, "unsharp": 60, "nlmeans": 8}
 
 
 class Ffmpeg(Case):
@@ -29,7 +30,7 @@ class Ffmpeg(Case):
         if place.vendor.name == "oclgrind":
             size, count = "64x48", 3
         if place.timing:
-            size, count = "640x480", 100
+            size, count = "640x480", FRAMES_WHEN_TIMED[self.kind]
         chain = f"format=yuv420p,hwupload,{FILTERS[self.kind]},hwdownload,format=yuv420p"
         frames = self.frames(place, size, count, chain)
         if len(frames) != count:

@@ -11,41 +11,105 @@
 #include <utility>
 
 // The entry points that report an error code.
-#define CALLS(X)                                                                                                       \
-  X(clGetPlatformInfo)                                                                                                 \
-  X(clGetDeviceIDs)                                                                                                    \
-  X(clGetDeviceInfo)                                                                                                   \
-  X(clCreateContext)                                                                                                   \
-  X(clCreateContextFromType)                                                                                           \
-  X(clRetainContext) X(clReleaseContext) X(clGetContextInfo) X(clCreateCommandQueue) X(clRetainCommandQueue)           \
-      X(clReleaseCommandQueue) X(clGetCommandQueueInfo) X(clSetCommandQueueProperty) X(clCreateBuffer) X(              \
-          clCreateImage2D) X(clCreateImage3D) X(clRetainMemObject) X(clReleaseMemObject) X(clGetSupportedImageFormats) \
-          X(clGetMemObjectInfo) X(clGetImageInfo) X(clCreateSampler) X(clRetainSampler) X(clReleaseSampler) X(         \
-              clGetSamplerInfo) X(clCreateProgramWithSource) X(clCreateProgramWithBinary) X(clRetainProgram)           \
-              X(clReleaseProgram) X(clBuildProgram) X(clGetProgramInfo) X(clGetProgramBuildInfo) X(clCreateKernel) X(  \
-                  clCreateKernelsInProgram) X(clRetainKernel) X(clReleaseKernel) X(clSetKernelArg) X(clGetKernelInfo)  \
-                  X(clGetKernelWorkGroupInfo) X(clWaitForEvents) X(clGetEventInfo) X(clRetainEvent) X(                 \
-                      clReleaseEvent) X(clGetEventProfilingInfo) X(clFlush) X(clFinish) X(clEnqueueReadBuffer)         \
-                      X(clEnqueueWriteBuffer) X(clEnqueueCopyBuffer) X(clEnqueueReadImage) X(clEnqueueWriteImage) X(   \
-                          clEnqueueCopyImage) X(clEnqueueCopyImageToBuffer) X(clEnqueueCopyBufferToImage)              \
-                          X(clEnqueueMapBuffer) X(clEnqueueMapImage) X(clEnqueueUnmapMemObject) X(                     \
-                              clEnqueueNDRangeKernel) X(clEnqueueTask) X(clEnqueueNativeKernel) X(clEnqueueMarker)     \
-                              X(clEnqueueWaitForEvents) X(clEnqueueBarrier) X(clSetEventCallback) X(clCreateSubBuffer) \
-                                  X(clSetMemObjectDestructorCallback) X(clCreateUserEvent) X(clSetUserEventStatus) X(  \
-                                      clEnqueueReadBufferRect) X(clEnqueueWriteBufferRect) X(clEnqueueCopyBufferRect)  \
-                                      X(clCreateSubDevices) X(clRetainDevice) X(clReleaseDevice) X(clCreateImage)      \
-                                          X(clCreateProgramWithBuiltInKernels) X(clCompileProgram) X(clLinkProgram)    \
-                                              X(clUnloadPlatformCompiler) X(clGetKernelArgInfo) X(clEnqueueFillBuffer) \
-                                                  X(clEnqueueFillImage) X(clEnqueueMigrateMemObjects)                  \
-                                                      X(clEnqueueMarkerWithWaitList) X(clEnqueueBarrierWithWaitList)   \
-                                                          X(clCreateCommandQueueWithProperties)                        \
-                                                              X(clCreateSamplerWithProperties) X(clCloneKernel)        \
-                                                                  X(clCreateProgramWithIL) X(clGetDeviceAndHostTimer)  \
-                                                                      X(clGetHostTimer) X(clGetKernelSubGroupInfo)     \
-                                                                          X(clCreateBufferWithProperties) X(           \
-                                                                              clCreateImageWithProperties)             \
-                                                                              X(clSetContextDestructorCallback) X(     \
-                                                                                  clSetProgramSpecializationConstant)
+// clang-format off: it never comes to rest on this
+#define CALLS(X)                        \
+  X(clGetPlatformInfo)                  \
+  X(clGetDeviceIDs)                     \
+  X(clGetDeviceInfo)                    \
+  X(clCreateContext)                    \
+  X(clCreateContextFromType)            \
+  X(clRetainContext)                    \
+  X(clReleaseContext)                   \
+  X(clGetContextInfo)                   \
+  X(clCreateCommandQueue)               \
+  X(clRetainCommandQueue)               \
+  X(clReleaseCommandQueue)              \
+  X(clGetCommandQueueInfo)              \
+  X(clSetCommandQueueProperty)          \
+  X(clCreateBuffer)                     \
+  X(clCreateImage2D)                    \
+  X(clCreateImage3D)                    \
+  X(clRetainMemObject)                  \
+  X(clReleaseMemObject)                 \
+  X(clGetSupportedImageFormats)         \
+  X(clGetMemObjectInfo)                 \
+  X(clGetImageInfo)                     \
+  X(clCreateSampler)                    \
+  X(clRetainSampler)                    \
+  X(clReleaseSampler)                   \
+  X(clGetSamplerInfo)                   \
+  X(clCreateProgramWithSource)          \
+  X(clCreateProgramWithBinary)          \
+  X(clRetainProgram)                    \
+  X(clReleaseProgram)                   \
+  X(clBuildProgram)                     \
+  X(clGetProgramInfo)                   \
+  X(clGetProgramBuildInfo)              \
+  X(clCreateKernel)                     \
+  X(clCreateKernelsInProgram)           \
+  X(clRetainKernel)                     \
+  X(clReleaseKernel)                    \
+  X(clSetKernelArg)                     \
+  X(clGetKernelInfo)                    \
+  X(clGetKernelWorkGroupInfo)           \
+  X(clWaitForEvents)                    \
+  X(clGetEventInfo)                     \
+  X(clRetainEvent)                      \
+  X(clReleaseEvent)                     \
+  X(clGetEventProfilingInfo)            \
+  X(clFlush)                            \
+  X(clFinish)                           \
+  X(clEnqueueReadBuffer)                \
+  X(clEnqueueWriteBuffer)               \
+  X(clEnqueueCopyBuffer)                \
+  X(clEnqueueReadImage)                 \
+  X(clEnqueueWriteImage)                \
+  X(clEnqueueCopyImage)                 \
+  X(clEnqueueCopyImageToBuffer)         \
+  X(clEnqueueCopyBufferToImage)         \
+  X(clEnqueueMapBuffer)                 \
+  X(clEnqueueMapImage)                  \
+  X(clEnqueueUnmapMemObject)            \
+  X(clEnqueueNDRangeKernel)             \
+  X(clEnqueueTask)                      \
+  X(clEnqueueNativeKernel)              \
+  X(clEnqueueMarker)                    \
+  X(clEnqueueWaitForEvents)             \
+  X(clEnqueueBarrier)                   \
+  X(clSetEventCallback)                 \
+  X(clCreateSubBuffer)                  \
+  X(clSetMemObjectDestructorCallback)   \
+  X(clCreateUserEvent)                  \
+  X(clSetUserEventStatus)               \
+  X(clEnqueueReadBufferRect)            \
+  X(clEnqueueWriteBufferRect)           \
+  X(clEnqueueCopyBufferRect)            \
+  X(clCreateSubDevices)                 \
+  X(clRetainDevice)                     \
+  X(clReleaseDevice)                    \
+  X(clCreateImage)                      \
+  X(clCreateProgramWithBuiltInKernels)  \
+  X(clCompileProgram)                   \
+  X(clLinkProgram)                      \
+  X(clUnloadPlatformCompiler)           \
+  X(clGetKernelArgInfo)                 \
+  X(clEnqueueFillBuffer)                \
+  X(clEnqueueFillImage)                 \
+  X(clEnqueueMigrateMemObjects)         \
+  X(clEnqueueMarkerWithWaitList)        \
+  X(clEnqueueBarrierWithWaitList)       \
+  X(clCreateCommandQueueWithProperties) \
+  X(clCreateSamplerWithProperties)      \
+  X(clCloneKernel)                      \
+  X(clCreateProgramWithIL)              \
+  X(clGetDeviceAndHostTimer)            \
+  X(clGetHostTimer)                     \
+  X(clGetKernelSubGroupInfo)            \
+  X(clCreateBufferWithProperties)       \
+  X(clCreateImageWithProperties)        \
+  X(clSetContextDestructorCallback)     \
+  X(clSetProgramSpecializationConstant)
+// clang-format on
 
 namespace {
 
