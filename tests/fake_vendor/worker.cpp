@@ -11,16 +11,10 @@
 namespace fake {
 namespace {
 
-// Destroyed when the library is unloaded; when the process ends in the middle of everything it is left alone, as the
-// thread may still use it.
+// Never destroyed: other threads may be at it when the process ends.
 Worker* g_worker = nullptr;
-std::size_t g_contexts = 0;
 
 [[gnu::constructor(102)]] void make_worker() { g_worker = new Worker; }
-
-[[gnu::destructor(102)]] void destroy_worker() {
-  if (g_contexts == 0) delete g_worker;
-}
 
 cl_ulong now() {
   const auto time = std::chrono::steady_clock::now().time_since_epoch();
@@ -35,7 +29,7 @@ Worker::Worker() : held_{is_told("hold")} {}
 
 void Worker::add_context() {
   const std::lock_guard lock{mutex_};
-  g_contexts = ++contexts_;
+  ++contexts_;
   if (contexts_ != 1) return;
   if (const auto path = value_of("device")) open(path->c_str(), O_RDONLY | O_CLOEXEC);
   if (const auto path = value_of("library"); path && !left_behind_) left_behind_ = dlopen(path->c_str(), RTLD_NOW);
@@ -47,8 +41,7 @@ void Worker::add_context() {
 void Worker::remove_context() {
   {
     const std::lock_guard lock{mutex_};
-    g_contexts = --contexts_;
-    if (contexts_ != 0) return;
+    if (--contexts_ != 0) return;
     ends_ = true;
     changed_.notify_all();
   }

@@ -119,7 +119,7 @@ TEST_F(Loader, MayBeUnloadedThoughNothingWasReleased) {
       use_loader(loader);
       for (const char* platform : {kFake, kPocl}) {
         auto* work = new Workload{platform};
-        work->use();
+        work->warm_up();
         cl_event user = cl().clCreateUserEvent(work->context, nullptr);
         cl_event event = nullptr;
         work->launch(1, &user, &event);

@@ -13,9 +13,9 @@ cl_icd_dispatch g_functions{};
 
 constexpr const char* kSource = R"(
 kernel void increment(global int* data) { data[get_global_id(0)] += 1; }
-kernel void work_long(global int* data) {
+kernel void work_long(global int* data, int rounds) {
   int sum = data[get_global_id(0)];
-  for (int round = 0; round < 20000000; ++round) sum = sum * 1664525 + 1013904223;
+  for (int round = 0; round < rounds; ++round) sum = sum * 1664525 + 1013904223;
   if (sum == 42) data[0] = 0;
 }
 )";
@@ -115,10 +115,16 @@ void Workload::launch(cl_uint wait_count, const cl_event* waits, cl_event* event
   require(code == CL_SUCCESS, "clEnqueueNDRangeKernel");
 }
 
-void Workload::launch_long() const {
+void Workload::launch_long(cl_int rounds) const {
+  require(cl().clSetKernelArg(long_kernel, 1, sizeof rounds, &rounds) == CL_SUCCESS, "clSetKernelArg");
   const cl_int code =
       cl().clEnqueueNDRangeKernel(queue, long_kernel, 1, nullptr, &kItems, nullptr, 0, nullptr, nullptr);
   require(code == CL_SUCCESS, "clEnqueueNDRangeKernel");
+}
+
+void Workload::warm_up() {
+  launch_long(1);
+  use();
 }
 
 std::vector<cl_int> Workload::read() const {

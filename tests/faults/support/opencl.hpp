@@ -33,10 +33,13 @@ class Workload {
   Workload& operator=(const Workload&) = delete;
 
   void launch(cl_uint wait_count = 0, const cl_event* waits = nullptr, cl_event* event = nullptr) const;
-  void launch_long() const;  // some hundred milliseconds on a CPU
+  void launch_long(cl_int rounds = 20'000'000) const;  // some hundred milliseconds on a CPU
   std::vector<cl_int> read() const;
   // Launches, and sees whether every integer has become one more.
   void use();
+  // Runs both kernels to their end. PoCL compiles when a command runs, and crashes if the process ends meanwhile,
+  // natively as well.
+  void warm_up();
 
   cl_platform_id platform = nullptr;
   cl_device_id device = nullptr;

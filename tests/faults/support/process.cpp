@@ -16,7 +16,7 @@
 
 #ifdef __SANITIZE_ADDRESS__
 // Programs that release nothing are what these tests are about.
-extern "C" const char* __asan_default_options() { return "detect_leaks=0"; }
+extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() { return "detect_leaks=0"; }
 #endif
 
 namespace grus::test {
