@@ -30,10 +30,8 @@ cl_int clEnqueueReadBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool
   Memory* buffer = live<Memory>(handle);
   if (const cl_int code = check_buffer(*queue, buffer, Access::host_reads); code != CL_SUCCESS) return code;
   if (!to || overflows(offset, size, buffer->size)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::Read{{buffer->id()}, {offset, size}, to},
-                 {*queue, waits.events(), event_out, CL_COMMAND_READ_BUFFER, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_READ_BUFFER, blocking_of(blocking)});
 }
 
 cl_int clEnqueueWriteBuffer(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, std::size_t offset,
@@ -44,10 +42,8 @@ cl_int clEnqueueWriteBuffer(cl_command_queue queue_handle, cl_mem handle, cl_boo
   Memory* buffer = live<Memory>(handle);
   if (const cl_int code = check_buffer(*queue, buffer, Access::host_writes); code != CL_SUCCESS) return code;
   if (!from || overflows(offset, size, buffer->size)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::Write{{buffer->id()}, {offset, size}, from},
-                 {*queue, waits.events(), event_out, CL_COMMAND_WRITE_BUFFER, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_WRITE_BUFFER, blocking_of(blocking)});
 }
 
 cl_int clEnqueueReadBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking,
@@ -63,10 +59,8 @@ cl_int clEnqueueReadBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_
   command::Rectangle rectangle{triple(buffer_origin), triple(host_origin), triple(region),  buffer_row_pitch,
                                buffer_slice_pitch,    host_row_pitch,      host_slice_pitch};
   if (const cl_int code = check_rectangle(*buffer, rectangle); code != CL_SUCCESS) return code;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::ReadRectangle{{buffer->id()}, rectangle, to},
-                 {*queue, waits.events(), event_out, CL_COMMAND_READ_BUFFER_RECT, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_READ_BUFFER_RECT, blocking_of(blocking)});
 }
 
 cl_int clEnqueueWriteBufferRect(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking,
@@ -82,10 +76,8 @@ cl_int clEnqueueWriteBufferRect(cl_command_queue queue_handle, cl_mem handle, cl
   command::Rectangle rectangle{triple(buffer_origin), triple(host_origin), triple(region),  buffer_row_pitch,
                                buffer_slice_pitch,    host_row_pitch,      host_slice_pitch};
   if (const cl_int code = check_rectangle(*buffer, rectangle); code != CL_SUCCESS) return code;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::WriteRectangle{{buffer->id()}, rectangle, from},
-                 {*queue, waits.events(), event_out, CL_COMMAND_WRITE_BUFFER_RECT, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_WRITE_BUFFER_RECT, blocking_of(blocking)});
 }
 
 cl_int clEnqueueCopyBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle, std::size_t from_offset,
@@ -103,10 +95,8 @@ cl_int clEnqueueCopyBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl
     const std::size_t to_start = to->origin + to_offset;
     if (from_start < to_start + size && to_start < from_start + size) return CL_MEM_COPY_OVERLAP;
   }
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::Copy{{from->id(), to->id()}, from_offset, to_offset, size},
-                 {*queue, waits.events(), event_out, CL_COMMAND_COPY_BUFFER});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_COPY_BUFFER});
 }
 
 cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
@@ -135,9 +125,7 @@ cl_int clEnqueueCopyBufferRect(cl_command_queue queue_handle, cl_mem from_handle
     if (overlap(copy.from_origin, copy.to_origin, copy.region, copy.from_row_pitch, copy.from_slice_pitch))
       return CL_MEM_COPY_OVERLAP;
   }
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  return enqueue(copy, {*queue, waits.events(), event_out, CL_COMMAND_COPY_BUFFER_RECT});
+  return enqueue(copy, {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_COPY_BUFFER_RECT});
 }
 
 cl_int clEnqueueFillBuffer(cl_command_queue queue_handle, cl_mem handle, const void* pattern, std::size_t pattern_size,
@@ -152,11 +140,9 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue_handle, cl_mem handle, const v
     return CL_INVALID_VALUE;
   if (overflows(offset, size, buffer->size) || offset % pattern_size != 0 || size % pattern_size != 0)
     return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   std::memcpy(fill.pattern.bytes.data(), pattern, pattern_size);
   fill.pattern.size = pattern_size;
-  return enqueue(fill, {*queue, waits.events(), event_out, CL_COMMAND_FILL_BUFFER});
+  return enqueue(fill, {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_FILL_BUFFER});
 }
 
 }  // namespace grus::api

@@ -48,10 +48,8 @@ cl_int clEnqueueReadImage(cl_command_queue queue_handle, cl_mem handle, cl_bool 
   if (const cl_int code = check_image(*queue, image, Access::host_reads); code != CL_SUCCESS) return code;
   if (!to || !origin || !region || !is_within(*image->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (!fit_pitches(*image, triple(region), row_pitch, slice_pitch)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::ReadImage{{image->id()}, {triple(origin), triple(region)}, row_pitch, slice_pitch, to},
-                 {*queue, waits.events(), event_out, CL_COMMAND_READ_IMAGE, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_READ_IMAGE, blocking_of(blocking)});
 }
 
 cl_int clEnqueueWriteImage(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, const std::size_t* origin,
@@ -63,10 +61,8 @@ cl_int clEnqueueWriteImage(cl_command_queue queue_handle, cl_mem handle, cl_bool
   if (const cl_int code = check_image(*queue, image, Access::host_writes); code != CL_SUCCESS) return code;
   if (!from || !origin || !region || !is_within(*image->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (!fit_pitches(*image, triple(region), row_pitch, slice_pitch)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::WriteImage{{image->id()}, {triple(origin), triple(region)}, row_pitch, slice_pitch, from},
-                 {*queue, waits.events(), event_out, CL_COMMAND_WRITE_IMAGE, blocking_of(blocking)});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_WRITE_IMAGE, blocking_of(blocking)});
 }
 
 cl_int clEnqueueCopyImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
@@ -84,9 +80,7 @@ cl_int clEnqueueCopyImage(cl_command_queue queue_handle, cl_mem from_handle, cl_
   if (!is_within(*from->image, copy.from_origin, copy.region) || !is_within(*to->image, copy.to_origin, copy.region))
     return CL_INVALID_VALUE;
   if (from == to && share_pixels(copy.from_origin, copy.to_origin, copy.region)) return CL_MEM_COPY_OVERLAP;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  return enqueue(copy, {*queue, waits.events(), event_out, CL_COMMAND_COPY_IMAGE});
+  return enqueue(copy, {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_COPY_IMAGE});
 }
 
 cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
@@ -101,10 +95,8 @@ cl_int clEnqueueCopyImageToBuffer(cl_command_queue queue_handle, cl_mem from_han
   if (from->parent.get() == to) return CL_INVALID_MEM_OBJECT;  // a view of that very buffer
   if (!origin || !region || !is_within(*from->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (overflows(offset, bytes_of(*from, triple(region)), to->size)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::CopyImageToBuffer{{from->id(), to->id()}, {triple(origin), triple(region)}, offset},
-                 {*queue, waits.events(), event_out, CL_COMMAND_COPY_IMAGE_TO_BUFFER});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_COPY_IMAGE_TO_BUFFER});
 }
 
 cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_handle, cl_mem to_handle,
@@ -119,10 +111,8 @@ cl_int clEnqueueCopyBufferToImage(cl_command_queue queue_handle, cl_mem from_han
   if (to->parent.get() == from) return CL_INVALID_MEM_OBJECT;  // a view of that very buffer
   if (!origin || !region || !is_within(*to->image, triple(origin), triple(region))) return CL_INVALID_VALUE;
   if (overflows(offset, bytes_of(*to, triple(region)), from->size)) return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::CopyBufferToImage{{from->id(), to->id()}, offset, {triple(origin), triple(region)}},
-                 {*queue, waits.events(), event_out, CL_COMMAND_COPY_BUFFER_TO_IMAGE});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_COPY_BUFFER_TO_IMAGE});
 }
 
 cl_int clEnqueueFillImage(cl_command_queue queue_handle, cl_mem handle, const void* color, const std::size_t* origin,
@@ -134,14 +124,12 @@ cl_int clEnqueueFillImage(cl_command_queue queue_handle, cl_mem handle, const vo
   if (const cl_int code = check_image(*queue, image, Access::device_only); code != CL_SUCCESS) return code;
   if (!color || !origin || !region || !is_within(*image->image, triple(origin), triple(region)))
     return CL_INVALID_VALUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   command::FillImage fill{{image->id()}, {}, {triple(origin), triple(region)}};
   // Depth images have one channel, all others take four.
   const std::size_t color_size =
       image->image->format.image_channel_order == CL_DEPTH ? sizeof(cl_float) : fill.color.size();
   std::memcpy(fill.color.data(), color, color_size);
-  return enqueue(fill, {*queue, waits.events(), event_out, CL_COMMAND_FILL_IMAGE});
+  return enqueue(fill, {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_FILL_IMAGE});
 }
 
 }  // namespace grus::api

@@ -27,95 +27,96 @@ bool is_free_for(const Region& region, const Queue& queue) {
   return status && *status <= CL_COMPLETE;
 }
 
-// A region that no command uses any more: one of the object's earlier ones, or a new one, registered with the vendor.
-Result<Region> take_region(Memory& memory, const Queue& queue, std::size_t size) {
-  Executor& executor = executor_of(*memory.context);
-  {
-    const std::lock_guard lock{memory.lock};
-    for (auto region = memory.regions.begin(); region != memory.regions.end(); ++region) {
-      if (region->memory->size < size || !is_free_for(*region, queue)) continue;
-      Region found = std::move(*region);
-      memory.regions.erase(region);
-      return found;
-    }
-  }
-  Region region;
-  region.memory = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
-  Memory& registered = *region.memory;
-  registered.size = size;
-  registered.host_memory = std::make_shared<HostMemory>(size);
-  registered.host = registered.host_memory->data();
+// Host memory that is registered with the vendor.
+Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
+  auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
+  region->size = size;
+  region->host_memory = std::make_shared<HostMemory>(size);
+  region->host = region->host_memory->data();
   NewBuffer order;
-  order.id = registered.id();
+  order.id = region->id();
   order.context = memory.context->id();
   order.size = size;
-  order.host = registered.host;
-  order.host_memory = registered.host_memory;
-  if (const cl_int code = executor.create_buffer(order); code != CL_SUCCESS) return Failure{code};
-  registered.created = true;
+  order.host = region->host;
+  order.host_memory = region->host_memory;
+  const cl_int code = executor_of(*memory.context).create_buffer(order);
+  if (code != CL_SUCCESS) return Failure{code == CL_OUT_OF_RESOURCES ? code : CL_MAP_FAILURE};
+  region->created = true;
   return region;
 }
 
-Result<void*> map_by_copy(Memory& memory, Mapping mapping, std::size_t size, const Enqueue& how) {
-  auto region = take_region(memory, how.queue, size);
-  if (!region) return Failure{region.error() == CL_OUT_OF_RESOURCES ? CL_OUT_OF_RESOURCES : CL_MAP_FAILURE};
-  mapping.pointer = region->memory->host;
-  mapping.staging = std::move(*region);
-  cl_int code;
+cl_int read_into_region(Memory& memory, const Mapping& mapping, const Enqueue& how) {
+  std::byte* const to = mapping.staging.memory->host;
   if (mapping.flags & CL_MAP_WRITE_INVALIDATE_REGION) {
-    code = enqueue(command::Marker{},
-                   {how.queue, how.waits, how.event_out, how.type, Blocking::no, marker_order(how.waits)});
-    if (code == CL_SUCCESS && how.blocking == Blocking::yes)
-      code = api::clFinish(reinterpret_cast<cl_command_queue>(&how.queue));
-  } else if (memory.is_image()) {
-    code = enqueue(
-        command::ReadImage{
-            {memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer},
-        how);
-  } else {
-    code = enqueue(command::Read{{memory.id()}, mapping.range, mapping.pointer}, how);
+    const cl_int code = enqueue(command::Marker{}, {how.queue, how.waits, how.event_out, how.type, Blocking::no,
+                                                    marker_order(how.waits.count)});
+    if (code != CL_SUCCESS || how.blocking == Blocking::no) return code;
+    return api::clFinish(reinterpret_cast<cl_command_queue>(&how.queue));
   }
-  if (code != CL_SUCCESS) return Failure{code};
-  void* pointer = mapping.pointer;
-  memory.add_mapping(std::move(mapping));
-  return pointer;
+  if (memory.is_image()) {
+    return enqueue(
+        command::ReadImage{{memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, to},
+        how);
+  }
+  return enqueue(command::Read{{memory.id()}, mapping.range, to, true}, how);
 }
 
 cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
+  const std::byte* const from = mapping.staging.memory->host;
   if (memory.is_image()) {
     return enqueue(
         command::WriteImage{
-            {memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, mapping.pointer},
+            {memory.id()}, {mapping.origin, mapping.region}, mapping.row_pitch, mapping.slice_pitch, from},
         how);
   }
-  return enqueue(command::Write{{memory.id()}, mapping.range, mapping.pointer}, how);
+  return enqueue(command::Write{{memory.id()}, mapping.range, from}, how);
+}
+
+// A record whose region, if mappings are copies, is there and no command's.
+Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
+  if (memory.host) return &memory.take_mapping([](const Mapping&) { return true; });
+  Mapping& mapping = memory.take_mapping([&](const Mapping& free) {
+    return !free.staging.memory || (free.staging.memory->size >= size && is_free_for(free.staging, queue));
+  });
+  if (!mapping.staging.memory) {
+    auto region = make_region(memory, size);
+    if (!region) {
+      mapping.is_free.store(true, std::memory_order_release);
+      return Failure{region.error()};
+    }
+    mapping.staging.memory = std::move(*region);
+  }
+  return &mapping;
+}
+
+Result<void*> mapped(Memory& memory, Mapping& mapping, std::byte* pointer, cl_int code) {
+  if (code != CL_SUCCESS) {
+    mapping.is_free.store(true, std::memory_order_release);
+    return Failure{code};
+  }
+  memory.set_mapped(mapping, pointer);
+  return pointer;
 }
 
 cl_int unmap_by_copy(Memory& memory, Mapping& mapping, const Enqueue& how) {
+  const auto send = [&](const Enqueue& placed) {
+    return mapping.flags & kWrites ? write_back(memory, mapping, placed) : enqueue(command::Marker{}, placed);
+  };
   Region& region = mapping.staging;
-  region.last_queue = {};
   region.last_use = {};
-  cl_event done = nullptr;
-  cl_int code;
-  if (!(mapping.flags & kWrites)) {
-    code = enqueue(command::Marker{}, how);
-  } else if (how.queue.in_order()) {
-    code = write_back(memory, mapping, how);
+  if (how.queue.in_order()) {
     region.last_queue = how.queue.id();
-  } else {  // its event is needed, even if the program wants none
-    code = write_back(memory, mapping, {how.queue, how.waits, &done, how.type});
+    return send(how);
   }
-  if (code != CL_SUCCESS) return code;
-  if (done) {
-    region.last_use = Ref{live<Event>(done)};
-    if (how.event_out) {
-      *how.event_out = done;
-    } else {
-      program_release(region.last_use.get());
-    }
+  region.last_queue = {};
+  cl_event done = nullptr;  // needed even if the program wants none
+  if (const cl_int code = send({how.queue, how.waits, &done, how.type}); code != CL_SUCCESS) return code;
+  region.last_use = Ref{live<Event>(done)};
+  if (how.event_out) {
+    *how.event_out = done;
+  } else {
+    program_release(region.last_use.get());
   }
-  const std::lock_guard lock{memory.lock};
-  memory.regions.push_back(std::move(region));
   return CL_SUCCESS;
 }
 
@@ -130,21 +131,17 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   if (const cl_int code = check_buffer(*queue, buffer, Access::device_only); code != CL_SUCCESS) return Failure{code};
   if (size == 0 || overflows(offset, size, buffer->size)) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*buffer, flags); code != CL_SUCCESS) return Failure{code};
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS)
-    return Failure{code};
-  Mapping mapping;
+  const auto taken = take_mapping(*buffer, *queue, size);
+  if (!taken) return Failure{taken.error()};
+  Mapping& mapping = **taken;
   mapping.flags = flags;
   mapping.range = {offset, size};
-  const Enqueue how{*queue, waits.events(), event_out, CL_COMMAND_MAP_BUFFER, blocking_of(blocking)};
-  if (!buffer->host) return map_by_copy(*buffer, std::move(mapping), size, how);
-  mapping.pointer = buffer->host + offset;
-  void* pointer = mapping.pointer;
-  if (const cl_int code = enqueue(command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer}, how);
-      code != CL_SUCCESS)
-    return Failure{code};
-  buffer->add_mapping(std::move(mapping));
-  return pointer;
+  const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_BUFFER, blocking_of(blocking)};
+  if (!buffer->host)
+    return mapped(*buffer, mapping, mapping.staging.memory->host, read_into_region(*buffer, mapping, how));
+  std::byte* const pointer = buffer->host + offset;
+  return mapped(*buffer, mapping, pointer,
+                enqueue(command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer}, how));
 }
 
 Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, cl_map_flags flags,
@@ -162,37 +159,30 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
                           image->type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
   if (has_slices && !slice_pitch_out) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*image, flags); code != CL_SUCCESS) return Failure{code};
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS)
-    return Failure{code};
-  Mapping mapping;
+  const bool array_1d = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+  std::size_t row_pitch = facts.row_pitch;
+  std::size_t slice_pitch = facts.slice_pitch;
+  if (!image->host) {  // the copy is packed
+    row_pitch = region[0] * facts.element_size;
+    slice_pitch = array_1d ? row_pitch : row_pitch * region[1];
+  }
+  const auto taken = take_mapping(*image, *queue, row_pitch * region[1] * region[2]);
+  if (!taken) return Failure{taken.error()};
+  Mapping& mapping = **taken;
   mapping.flags = flags;
   mapping.origin = triple(origin);
   mapping.region = triple(region);
-  const Enqueue how{*queue, waits.events(), event_out, CL_COMMAND_MAP_IMAGE, blocking_of(blocking)};
-  void* pointer = nullptr;
-  if (image->host) {
-    mapping.row_pitch = facts.row_pitch;
-    mapping.slice_pitch = facts.slice_pitch;
-    const bool array_1d = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-    mapping.pointer = image->host + origin[0] * facts.element_size +
-                      origin[1] * (array_1d ? facts.slice_pitch : facts.row_pitch) + origin[2] * facts.slice_pitch;
-    pointer = mapping.pointer;
-    const cl_int code =
-        enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how);
-    if (code != CL_SUCCESS) return Failure{code};
-    *row_pitch_out = mapping.row_pitch;
-    if (slice_pitch_out) *slice_pitch_out = has_slices ? mapping.slice_pitch : 0;
-    image->add_mapping(std::move(mapping));
-    return pointer;
-  }
-  mapping.row_pitch = region[0] * facts.element_size;
-  mapping.slice_pitch = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? mapping.row_pitch
-                        : has_slices                               ? mapping.row_pitch * region[1]
-                                                                   : 0;
-  *row_pitch_out = mapping.row_pitch;
+  mapping.row_pitch = row_pitch;
+  mapping.slice_pitch = has_slices ? slice_pitch : 0;
+  const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_IMAGE, blocking_of(blocking)};
+  *row_pitch_out = row_pitch;
   if (slice_pitch_out) *slice_pitch_out = mapping.slice_pitch;
-  return map_by_copy(*image, mapping, mapping.row_pitch * region[1] * region[2], how);
+  if (!image->host)
+    return mapped(*image, mapping, mapping.staging.memory->host, read_into_region(*image, mapping, how));
+  std::byte* const pointer = image->host + origin[0] * facts.element_size +
+                             origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
+  return mapped(*image, mapping, pointer,
+                enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how));
 }
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, void* pointer, cl_uint wait_count,
@@ -202,14 +192,16 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, voi
   Memory* memory = live<Memory>(handle);
   if (!memory) return CL_INVALID_MEM_OBJECT;
   if (memory->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  auto mapping = memory->take_mapping(pointer);
+  Mapping* mapping = memory->unmap(pointer);
   if (!mapping) return CL_INVALID_VALUE;
-  const Enqueue how{*queue, waits.events(), event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
-  const cl_int code = mapping->staging.memory ? unmap_by_copy(*memory, *mapping, how)
-                                              : enqueue(command::Unmap{{memory->id()}, pointer}, how);
-  if (code != CL_SUCCESS) memory->add_mapping(std::move(*mapping));
+  const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
+  const cl_int code =
+      memory->host ? enqueue(command::Unmap{{memory->id()}, pointer}, how) : unmap_by_copy(*memory, *mapping, how);
+  if (code == CL_SUCCESS) {
+    mapping->is_free.store(true, std::memory_order_release);
+  } else {
+    memory->set_mapped(*mapping, static_cast<std::byte*>(pointer));
+  }
   return code;
 }
 

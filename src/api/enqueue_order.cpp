@@ -8,20 +8,18 @@ cl_int clEnqueueMarkerWithWaitList(cl_command_queue handle, cl_uint wait_count, 
                                    cl_event* event_out) {
   Queue* queue = live<Queue>(handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  return enqueue(command::Marker{},
-                 {*queue, waits.events(), event_out, CL_COMMAND_MARKER, Blocking::no, marker_order(waits.events())});
+  return enqueue(
+      command::Marker{},
+      {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MARKER, Blocking::no, marker_order(wait_count)});
 }
 
 cl_int clEnqueueBarrierWithWaitList(cl_command_queue handle, cl_uint wait_count, const cl_event* wait_handles,
                                     cl_event* event_out) {
   Queue* queue = live<Queue>(handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  return enqueue(command::Barrier{},
-                 {*queue, waits.events(), event_out, CL_COMMAND_BARRIER, Blocking::no, barrier_order(waits.events())});
+  return enqueue(
+      command::Barrier{},
+      {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_BARRIER, Blocking::no, barrier_order(wait_count)});
 }
 
 cl_int clEnqueueMarker(cl_command_queue handle, cl_event* event_out) {
@@ -57,9 +55,8 @@ cl_int clEnqueueMigrateMemObjects(cl_command_queue handle, cl_uint count, const 
     if (memory->context.get() != queue->context.get()) return CL_INVALID_CONTEXT;
     ids.push_back(memory->id());
   }
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
-  return enqueue(command::Migrate{ids, flags}, {*queue, waits.events(), event_out, CL_COMMAND_MIGRATE_MEM_OBJECTS});
+  return enqueue(command::Migrate{ids, flags},
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MIGRATE_MEM_OBJECTS});
 }
 
 cl_int clEnqueueNativeKernel(cl_command_queue handle, void(CL_CALLBACK* function)(void*), void* arguments,
@@ -83,10 +80,8 @@ cl_int clEnqueueNativeKernel(cl_command_queue handle, void(CL_CALLBACK* function
     ids.push_back(memory->id());
     offsets.push_back(static_cast<std::size_t>(place - bytes));
   }
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::NativeKernel{function, {bytes, size}, ids, offsets},
-                 {*queue, waits.events(), event_out, CL_COMMAND_NATIVE_KERNEL});
+                 {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_NATIVE_KERNEL});
 }
 
 }  // namespace grus::api

@@ -114,7 +114,7 @@ cl_int set_local(Kernel& kernel, cl_uint index, std::size_t size) {
   return CL_SUCCESS;
 }
 
-[[gnu::noinline]] cl_int set_value(Kernel& kernel, cl_uint index, std::size_t size, const void* value) {
+cl_int set_value(Kernel& kernel, cl_uint index, std::size_t size, const void* value) {
   Argument& argument = kernel.arguments[index];
   if (argument.holds == Argument::Holds::value && argument.value.equals(value, size)) return CL_SUCCESS;
   // Only the compiler knows the size of a structure; it is asked once per argument.
@@ -130,6 +130,55 @@ cl_int set_local(Kernel& kernel, cl_uint index, std::size_t size) {
   argument.value.assign(value, size);
   argument.stamp = kernel.next_stamp++;
   return CL_SUCCESS;
+}
+
+[[gnu::noinline]] cl_int set_argument(Kernel& kernel, cl_uint index, std::size_t size, const void* value) {
+  const ArgumentKind kind = kernel.arguments[index].kind;
+  switch (kind) {
+    case ArgumentKind::value:
+      return value ? set_value(kernel, index, size, value) : CL_INVALID_ARG_VALUE;
+    case ArgumentKind::buffer:
+    case ArgumentKind::image:
+    case ArgumentKind::sampler:
+      return set_object(kernel, index, kind, size, value);
+    case ArgumentKind::local:
+      return value ? CL_INVALID_ARG_VALUE : set_local(kernel, index, size);
+    case ArgumentKind::unknown:
+      break;
+  }
+  if (!value) {
+    // Local memory, or a null buffer: the vendor knows.
+    const cl_int code = executor_of(*kernel.program->context).try_argument(kernel.id(), index, size, nullptr);
+    return code == CL_SUCCESS ? set_local(kernel, index, size) : code;
+  }
+  if (size == sizeof(void*)) {
+    void* object = nullptr;
+    std::memcpy(&object, value, sizeof object);
+    if (live<Memory>(object)) return set_object(kernel, index, kind, size, value);
+    if (live<Sampler>(object)) return set_object(kernel, index, ArgumentKind::sampler, size, value);
+  }
+  return set_value(kernel, index, size, value);
+}
+
+// The commonest cases by far, in few instructions: a value of the size that it had before, which the vendor has
+// accepted, and another buffer. False if it is none of them.
+inline bool set_quickly(Kernel& kernel, Argument& argument, std::size_t size, const void* value) {
+  if (!value) return false;
+  if (argument.holds == Argument::Holds::value && argument.kind == ArgumentKind::value) {
+    const auto done = argument.value.assign_quickly(value, size);
+    if (done == ArgumentValue::Quick::changed) argument.stamp = kernel.next_stamp++;
+    return done != ArgumentValue::Quick::no;
+  }
+  if (argument.holds != Argument::Holds::memory || argument.kind != ArgumentKind::buffer || size != sizeof(void*))
+    return false;
+  void* handle = nullptr;
+  std::memcpy(&handle, value, sizeof handle);
+  const Memory* buffer = live<Memory>(handle);
+  if (!buffer || buffer->is_image() || buffer->context.get() != kernel.program->context.get()) return false;
+  if (argument.object == buffer->id()) return true;
+  argument.object = buffer->id();
+  argument.stamp = kernel.next_stamp++;
+  return true;
 }
 
 // OpenCL 3.0 §5.10, "clEnqueueNDRangeKernel". What depends on the kernel is the vendor's to say: some report smaller
@@ -182,10 +231,8 @@ bool touch_arguments(const Kernel& kernel) {
   const std::size_t local_memory = queue->device->limits.local_memory;
   if (kernel->local_size > local_memory && local_size_of(*kernel) > local_memory) return CL_OUT_OF_RESOURCES;
   if (kernel->unset != 0 || !touch_arguments(*kernel)) return CL_INVALID_KERNEL_ARGS;
-  WaitList waits;
-  if (const cl_int code = waits.check(*queue->context, wait_count, wait_handles); code != CL_SUCCESS) return code;
   return enqueue(command::Launch{kernel->id(), kernel->arguments, dimensions, offset, global, local},
-                 {*queue, waits.events(), event_out, type});
+                 {*queue, {wait_count, wait_handles}, event_out, type});
 }
 
 }  // namespace
@@ -230,7 +277,7 @@ Result<cl_kernel> clCloneKernel(cl_kernel handle) {
       executor_of(*source->program->context).create_kernel(kernel->id(), source->program->id(), *source->facts);
   if (code != CL_SUCCESS) return Failure{code};
   kernel->created = true;
-  kernel->arguments = source->arguments;
+  std::copy(source->arguments.begin(), source->arguments.end(), kernel->arguments.begin());
   kernel->unset = source->unset;
   kernel->local_size = source->local_size;
   kernel->next_stamp = source->next_stamp;
@@ -250,38 +297,8 @@ cl_int clSetKernelArg(cl_kernel handle, cl_uint index, std::size_t size, const v
   Kernel* kernel = live<Kernel>(handle);
   if (!kernel) return CL_INVALID_KERNEL;
   if (index >= kernel->arguments.size()) return CL_INVALID_ARG_INDEX;
-  Argument& argument = kernel->arguments[index];
-  // The commonest case by far: a value of the size that it had before. The vendor has accepted that size.
-  if (argument.holds == Argument::Holds::value && argument.kind == ArgumentKind::value && value) {
-    const auto done = argument.value.assign_quickly(value, size);
-    if (done == ArgumentValue::Quick::changed) argument.stamp = kernel->next_stamp++;
-    if (done != ArgumentValue::Quick::no) return CL_SUCCESS;
-  }
-  const ArgumentKind kind = argument.kind;
-  switch (kind) {
-    case ArgumentKind::value:
-      return value ? set_value(*kernel, index, size, value) : CL_INVALID_ARG_VALUE;
-    case ArgumentKind::buffer:
-    case ArgumentKind::image:
-    case ArgumentKind::sampler:
-      return set_object(*kernel, index, kind, size, value);
-    case ArgumentKind::local:
-      return value ? CL_INVALID_ARG_VALUE : set_local(*kernel, index, size);
-    case ArgumentKind::unknown:
-      break;
-  }
-  if (!value) {
-    // Local memory, or a null buffer: the vendor knows.
-    const cl_int code = executor_of(*kernel->program->context).try_argument(kernel->id(), index, size, nullptr);
-    return code == CL_SUCCESS ? set_local(*kernel, index, size) : code;
-  }
-  if (size == sizeof(void*)) {
-    void* object = nullptr;
-    std::memcpy(&object, value, sizeof object);
-    if (live<Memory>(object)) return set_object(*kernel, index, kind, size, value);
-    if (live<Sampler>(object)) return set_object(*kernel, index, ArgumentKind::sampler, size, value);
-  }
-  return set_value(*kernel, index, size, value);
+  return set_quickly(*kernel, kernel->arguments[index], size, value) ? CL_SUCCESS
+                                                                     : set_argument(*kernel, index, size, value);
 }
 
 cl_int clGetKernelInfo(cl_kernel handle, cl_kernel_info query, std::size_t size, void* value, std::size_t* size_ret) {

@@ -100,6 +100,7 @@ struct CopiesOne {
 struct Read : ReadsOne {
   Range range;
   void* to = nullptr;
+  bool is_for_mapping = false;  // into registered memory
 };
 struct Write : WritesOne {
   Range range;

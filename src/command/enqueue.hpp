@@ -37,7 +37,7 @@ struct HeldAs final : Held {
 // What an enqueue call says besides the command itself.
 struct Enqueue {
   Queue& queue;
-  Waits waits;
+  WaitHandles waits;
   cl_event* event_out = nullptr;
   cl_command_type type = 0;
   Blocking blocking = Blocking::no;
@@ -48,11 +48,11 @@ struct Enqueue {
 cl_int wait_for(std::span<Event* const> events);
 
 template <typename Command>
-cl_int hold_back(const Command& command, const Enqueue& how) {
+cl_int hold_back(const Command& command, const Enqueue& how, Waits waits) {
   auto held = std::make_unique<HeldAs<Command>>(command);
   held->queue = Ref{&how.queue};
   held->order = how.order;
-  for (Event* event : how.waits) held->waits.emplace_back(event);
+  for (Event* event : waits) held->waits.emplace_back(event);
   const auto event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
   held->event = event;
   HoldBack::instance().hold(std::move(held));
@@ -65,27 +65,37 @@ cl_int hold_back(const Command& command, const Enqueue& how) {
   return code;
 }
 
+// A call that blocks does so outside the gate.
 template <typename Command>
-cl_int submit(const Command& command, const Enqueue& how, const Placement& placement);
+[[gnu::always_inline]] inline cl_int submit(const Command& command, const Queue& queue, const Placement& placement) {
+  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
+  Executor& executor = executor_of(queue);
+  if (placement.blocking == Blocking::no) return executor.submit(command, placement);
+  const Gate::Leave leave{Gate::Place::working};
+  return executor.submit(command, placement);
+}
 
-// A command that waits for others, or has an event.
+// A command that waits for others, has an event, or must be held back.
 template <typename Command>
-[[gnu::noinline]] cl_int submit_in_full(const Command& command, const Enqueue& how, Placement placement) {
+[[gnu::noinline]] cl_int enqueue_in_full(const Command& command, Enqueue how) {
+  WaitList list;
+  if (const cl_int code = list.check(*how.queue.context, how.waits); code != CL_SUCCESS) return code;
+  if (HoldBack::must_hold(how.queue, list.events(), how.order)) return hold_back(command, how, list.events());
   ObjectId few[8];
   std::vector<ObjectId> many;
-  if (how.waits.size() > std::size(few)) many.resize(how.waits.size());
+  if (how.waits.count > std::size(few)) many.resize(how.waits.count);
   ObjectId* const waits = many.empty() ? few : many.data();
   std::size_t count = 0;
-  for (const Event* event : how.waits) {
+  for (const Event* event : list.events()) {
     if (event->place() == Event::Place::below) waits[count++] = event->id();
   }
-  placement.waits = {waits, count};
   Ref<Event> event;
+  Placement placement{.queue = how.queue.id(), .waits = {waits, count}, .event = {}, .blocking = how.blocking};
   if (how.event_out) {
     event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
     placement.event = event->id();
   }
-  const cl_int code = submit(command, how, placement);
+  const cl_int code = submit(command, how.queue, placement);
   if (code == CL_SUCCESS && event) {
     event->set_below();
     *how.event_out = reinterpret_cast<cl_event>(event.hand_out());
@@ -93,23 +103,10 @@ template <typename Command>
   return code;
 }
 
-// A call that blocks does so outside the gate.
-template <typename Command>
-[[gnu::always_inline]] inline cl_int submit(const Command& command, const Enqueue& how, const Placement& placement) {
-  Executor& executor = executor_of(how.queue);
-  if (how.blocking == Blocking::no) return executor.submit(command, placement);
-  const Gate::Leave leave{Gate::Place::working};
-  return executor.submit(command, placement);
-}
-
 template <typename Command>
 [[gnu::always_inline]] inline cl_int enqueue(const Command& command, const Enqueue& how) {
-  if (HoldBack::must_hold(how.queue, how.waits, how.order)) [[unlikely]]
-    return hold_back(command, how);
-  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
-  const Placement placement{.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking};
-  if (!how.waits.empty() || how.event_out) return submit_in_full(command, how, placement);
-  return submit(command, how, placement);
+  if (!how.waits.none() || how.event_out || !HoldBack::is_empty()) return enqueue_in_full(command, how);
+  return submit(command, how.queue, {.queue = how.queue.id(), .waits = {}, .event = {}, .blocking = how.blocking});
 }
 
 }  // namespace grus

@@ -2,6 +2,7 @@
 // after such a command, and, while a move needs it, all commands. So executors only ever receive commands that can run.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -11,11 +12,9 @@
 #include <vector>
 
 #include "command/executor.hpp"
+#include "command/wait_list.hpp"
 
 namespace grus {
-
-// The events that a command waits for, as objects.
-using Waits = std::span<Event* const>;
 
 // How a command takes part in the order of its queue.
 enum class Order : std::uint8_t {
@@ -39,15 +38,14 @@ class HoldBack {
  public:
   static HoldBack& instance();
 
-  // Whether a command must be held back. In the common case nothing is held anywhere and all it waits for is below.
+  // Whether nothing is held back anywhere: the common case.
+  static bool is_empty() { return any_.load(std::memory_order_acquire) == 0; }
+  // Whether a command must be held back.
   static bool must_hold(const Queue& queue, Waits waits, Order order) {
-    if (any_.load(std::memory_order_acquire) != 0) [[unlikely]]
-      return instance().must_hold_now(queue, waits, order);
-    for (const Event* event : waits) {
-      if (event->place() != Event::Place::below) [[unlikely]]
-        return instance().must_hold_now(queue, waits, order);
-    }
-    return false;
+    const auto is_below = [](const Event* event) { return event->place() == Event::Place::below; };
+    if (is_empty() && std::all_of(waits.begin(), waits.end(), is_below)) [[likely]]
+      return false;
+    return instance().must_hold_now(queue, waits, order);
   }
   // From here on the command's event tells what becomes of it.
   void hold(std::unique_ptr<Held> command);

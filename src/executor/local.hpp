@@ -124,6 +124,8 @@ class LocalExecutor final : public Executor {
 
   template <typename Call>
   cl_int place(const Placement& placement, Call call);
+  template <typename Call>
+  cl_int place_in_full(const Placement& placement, cl_command_queue queue, Call call);
   template <typename Copy>
   cl_int stage(const Placement& placement, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;

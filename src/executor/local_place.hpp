@@ -7,19 +7,9 @@
 
 namespace grus {
 
+// A command that waits for others or has an event.
 template <typename Call>
-cl_int LocalExecutor::place(const Placement& placement, Call call) {
-  VendorQueue& to = *queues_[placement.queue];
-  cl_command_queue queue = to.handle;
-  to.busy.store(true, std::memory_order_relaxed);
-  if (placement.waits.empty()) [[likely]] {
-    if (!placement.event)
-      return call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
-    cl_event event = nullptr;
-    const cl_int code = call(queue, cl_uint{0}, static_cast<const cl_event*>(nullptr), &event);
-    if (code == CL_SUCCESS) events_.set(placement.event, {event, nullptr});
-    return code;
-  }
+[[gnu::noinline]] cl_int LocalExecutor::place_in_full(const Placement& placement, cl_command_queue queue, Call call) {
   std::array<cl_event, 16> few;
   std::vector<cl_event> many;
   cl_event* waits = few.data();
@@ -30,9 +20,18 @@ cl_int LocalExecutor::place(const Placement& placement, Call call) {
   cl_uint count = 0;
   for (const ObjectId wait : placement.waits) waits[count++] = events_[wait].last;
   cl_event event = nullptr;
-  const cl_int code = call(queue, count, static_cast<const cl_event*>(waits), placement.event ? &event : nullptr);
+  const cl_int code = call(queue, count, static_cast<const cl_event*>(count == 0 ? nullptr : waits),
+                           placement.event ? &event : nullptr);
   if (code == CL_SUCCESS && placement.event) events_.set(placement.event, {event, nullptr});
   return code;
+}
+
+template <typename Call>
+cl_int LocalExecutor::place(const Placement& placement, Call call) {
+  VendorQueue& to = *queues_[placement.queue];
+  to.busy.store(true, std::memory_order_relaxed);
+  if (!placement.waits.empty() || placement.event) return place_in_full(placement, to.handle, call);
+  return call(to.handle, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
 }
 
 }  // namespace grus

@@ -2,7 +2,7 @@
 
 #include <cstring>
 #include <memory>
-#include <vector>
+#include <span>
 
 #include "objects/kernel_facts.hpp"
 #include "objects/memory.hpp"
@@ -78,7 +78,11 @@ struct Argument {
 class Kernel : public Object {
  public:
   Kernel(Program& program_, std::shared_ptr<KernelFacts> facts_)
-      : program{&program_}, facts{std::move(facts_)}, arguments(facts->arguments.size()), unset{arguments.size()} {
+      : program{&program_},
+        facts{std::move(facts_)},
+        argument_memory{std::make_unique<Argument[]>(facts->arguments.size())},
+        arguments{argument_memory.get(), facts->arguments.size()},
+        unset{arguments.size()} {
     for (std::size_t index = 0; index < arguments.size(); ++index) arguments[index].kind = facts->arguments[index].kind;
     program->kernels.fetch_add(1, std::memory_order_relaxed);
   }
@@ -93,7 +97,8 @@ class Kernel : public Object {
   const std::shared_ptr<KernelFacts> facts;
   bool created = false;  // below the seam
   // The OpenCL specification lets no two threads use a kernel's arguments at a time, so they have no lock.
-  std::vector<Argument> arguments;
+  const std::unique_ptr<Argument[]> argument_memory;
+  const std::span<Argument> arguments;
   std::size_t unset;           // how many arguments have no value yet
   std::size_t local_size = 0;  // of all local arguments together, at most
   std::uint64_t next_stamp = 1;

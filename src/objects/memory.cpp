@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <new>
 
@@ -54,22 +53,21 @@ Memory::~Memory() {
   if (created) context->below->free(ObjectType::memory, id());
 }
 
-void Memory::add_mapping(Mapping mapping) {
+Mapping* Memory::unmap(const void* pointer) {
   const std::lock_guard guard{lock};
-  mappings.push_back(std::move(mapping));
-  map_count.fetch_add(1, std::memory_order_relaxed);
+  for (const auto& mapping : mappings) {
+    if (!pointer || mapping->pointer != pointer) continue;
+    mapping->pointer = nullptr;
+    map_count.fetch_sub(1, std::memory_order_relaxed);
+    return mapping.get();
+  }
+  return nullptr;
 }
 
-std::optional<Mapping> Memory::take_mapping(const void* pointer) {
+void Memory::set_mapped(Mapping& mapping, std::byte* pointer) {
   const std::lock_guard guard{lock};
-  const auto found = std::find_if(mappings.begin(), mappings.end(),
-                                  [&](const Mapping& mapping) { return mapping.pointer == pointer; });
-  if (found == mappings.end()) return std::nullopt;
-  Mapping mapping = std::move(*found);
-  *found = std::move(mappings.back());
-  mappings.pop_back();
-  map_count.fetch_sub(1, std::memory_order_relaxed);
-  return mapping;
+  mapping.pointer = pointer;
+  map_count.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace grus

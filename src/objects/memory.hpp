@@ -4,7 +4,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "objects/event.hpp"
@@ -57,16 +56,17 @@ struct Region {
   Ref<Event> last_use;  // on any other
 };
 
-// What a mapped pointer stands for, until its unmap.
+// What a mapped pointer stands for, until its unmap. Then the record is used again, and its region with it.
 struct Mapping {
-  std::byte* pointer = nullptr;
+  std::byte* pointer = nullptr;  // while the program has it mapped
   cl_map_flags flags = 0;
   Range range;      // buffers
   Triple origin{};  // images
   Triple region{};  // images
-  Region staging;   // where the device has memory of its own: the copy that the program sees
   std::size_t row_pitch = 0;
   std::size_t slice_pitch = 0;
+  Region staging;  // where the device has memory of its own: the copy that the program sees
+  std::atomic<bool> is_free{false};
 };
 
 class Memory : public Object {
@@ -84,9 +84,19 @@ class Memory : public Object {
     whole->dirty.store(true, std::memory_order_relaxed);
   }
 
-  void add_mapping(Mapping mapping);
-  // Removes and returns the mapping that a pointer belongs to, if there is one.
-  std::optional<Mapping> take_mapping(const void* pointer);
+  // A record for a new mapping: a free one that fits, or one more.
+  Mapping& take_mapping(auto fits) {
+    const std::lock_guard guard{lock};
+    for (const auto& mapping : mappings) {
+      if (!mapping->is_free.load(std::memory_order_acquire) || !fits(*mapping)) continue;
+      mapping->is_free.store(false, std::memory_order_relaxed);
+      return *mapping;
+    }
+    return *mappings.emplace_back(std::make_unique<Mapping>());
+  }
+  // The record of a mapped pointer, which is not mapped any more; null if there is none.
+  Mapping* unmap(const void* pointer);
+  void set_mapped(Mapping& mapping, std::byte* pointer);
 
   const Ref<Context> context;
   const cl_mem_object_type type;
@@ -106,9 +116,8 @@ class Memory : public Object {
 
   std::atomic<bool> dirty{true};
   std::atomic<cl_uint> map_count{0};
-  SpinLock lock;  // guards mappings and regions
-  std::vector<Mapping> mappings;
-  std::vector<Region> regions;  // not in use by a mapping
+  SpinLock lock;  // guards the list of mappings, and their pointers
+  std::vector<std::unique_ptr<Mapping>> mappings;
 };
 
 }  // namespace grus
