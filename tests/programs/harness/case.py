@@ -25,6 +25,7 @@ class Case:
     timed = True  # its time says something
     launches_repeat = True  # two native runs launch the same number of kernels
     tolerance = 0.0  # relative, for facts that are numbers
+    cured = ()  # (call, code): fails natively where a driver doesn't do what the specification asks, and needn't here
 
     def run(self, place) -> dict:
         raise NotImplementedError
@@ -48,7 +49,8 @@ class Case:
         def fails_only_in(here, there):
             return sorted((call, code) for call, code in here.keys() - there.keys() if code != 0)
 
-        lines = [f"{call} returned {code} natively, never through Grus" for call, code in fails_only_in(native, grus)]
+        lines = [f"{call} returned {code} natively, never through Grus" for call, code in fails_only_in(native, grus)
+                 if (call, code) not in self.cured]
         lines += [f"{call} returned {code} through Grus, never natively" for call, code in fails_only_in(grus, native)]
         launch = ("clEnqueueNDRangeKernel", 0)
         if self.launches_repeat and native.get(launch, 0) != grus.get(launch, 0):
