@@ -31,8 +31,7 @@ bool is_free_for(const Region& region, const Queue& queue) {
 Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
   region->size = size;
-  region->host_memory = std::make_shared<HostMemory>(size);
-  region->host = region->host_memory->data();
+  region->take_host_memory(size);
   NewBuffer order;
   order.id = region->id();
   order.context = memory.context->id();

@@ -124,8 +124,7 @@ void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& o
     image.host = image.parent->host;
   } else if (element != 0 && (image.context->shares_host_memory() || (image.flags & CL_MEM_ALLOC_HOST_PTR))) {
     const HostLayout tight = layout_of(desc, element, 0, 0);
-    image.host_memory = std::make_shared<HostMemory>(tight.size);
-    image.host = image.host_memory->data();
+    image.take_host_memory(tight.size);
     if (host_ptr) {
       const HostLayout given = layout_of(desc, element, desc.image_row_pitch, desc.image_slice_pitch);
       copy_into_tight(image.host, tight, host_ptr, given, desc);

@@ -17,8 +17,7 @@ void choose_home(Memory& buffer, void* host_ptr, NewBuffer& order) {
     buffer.host_ptr = host_ptr;
     buffer.host = static_cast<std::byte*>(host_ptr);
   } else if (buffer.context->shares_host_memory() || (buffer.flags & CL_MEM_ALLOC_HOST_PTR)) {
-    buffer.host_memory = std::make_shared<HostMemory>(buffer.size);
-    buffer.host = buffer.host_memory->data();
+    buffer.take_host_memory(buffer.size);
     if (host_ptr) std::memcpy(buffer.host, host_ptr, buffer.size);
   } else {
     order.initial = host_ptr;

@@ -8,12 +8,12 @@
 namespace grus {
 namespace {
 
-constexpr std::size_t kMapFrom = 128 * 1024;  // as malloc does: larger blocks go back to the system at once
-constexpr std::size_t kAlignment = 128;       // the largest OpenCL type, long16
+constexpr std::size_t kMapFrom = 128 * 1024;
+constexpr std::size_t kAlignment = 128;  // the largest OpenCL type, long16
 
 }  // namespace
 
-HostMemory::HostMemory(std::size_t size) : size_{size}, mapped_{size >= kMapFrom} {
+HostMemory::HostMemory(std::size_t size, Kind kind) : size_{size}, mapped_{kind == Kind::pages && size >= kMapFrom} {
   if (mapped_) {
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc{};
@@ -51,6 +51,12 @@ Triple ImageFacts::extent() const {
 Memory::~Memory() {
   // The destructor callbacks of the program's went below with the object: they fire when the vendor is done with it.
   if (created) context->below->free(ObjectType::memory, id());
+}
+
+void Memory::take_host_memory(std::size_t bytes) {
+  const auto kind = context->shares_host_memory() ? HostMemory::Kind::heap : HostMemory::Kind::pages;
+  host_memory = std::make_shared<HostMemory>(bytes, kind);
+  host = host_memory->data();
 }
 
 Mapping* Memory::unmap(const void* pointer) {

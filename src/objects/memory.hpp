@@ -10,11 +10,14 @@
 
 namespace grus {
 
-// Host memory that Grus owns, page aligned where it is large. It is shared: the vendor may still use it when the object
-// that it was made for is gone.
+// Host memory that Grus owns. It is shared: the vendor may still use it when the object that it was made for is gone.
 class HostMemory {
  public:
-  explicit HostMemory(std::size_t size);  // throws std::bad_alloc
+  // Pages of its own are what a device with memory of its own reads and writes best. For a CPU the heap is better:
+  // blocks are used again while they are in the cache, and don't all start at the same place of a page, where they would
+  // get in each other's way.
+  enum class Kind : std::uint8_t { heap, pages };
+  HostMemory(std::size_t size, Kind kind);  // throws std::bad_alloc
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -84,6 +87,8 @@ class Memory : public Object {
     whole->dirty.store(true, std::memory_order_relaxed);
   }
 
+  // Gives it memory that Grus owns to live in.
+  void take_host_memory(std::size_t bytes);
   // A record for a new mapping: a free one that fits, or one more.
   Mapping& take_mapping(auto fits) {
     const std::lock_guard guard{lock};
