@@ -1,13 +1,15 @@
 """Wall times, native and Grus interleaved, with the spread that two native runs show against each other."""
+import math
 import random
 import shutil
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from .case import Failed, Missing
 from .place import Place
 
 RESAMPLES = 2000
+LIMIT = 1.05
 
 
 @dataclass
@@ -28,23 +30,41 @@ class Times:
     grus_s: float = 0.0
     ratio: Interval = None
     native_ratio: Interval = None  # native against native: what the machine's noise alone does
-    cpu_ratio: float = 0.0
+    cpu_ratio: Interval = None
+    rounds: int = 0
     why: str = ""
 
+    @property
+    def verdict(self) -> str:
+        if self.why or self.ratio.high <= LIMIT:
+            return "" if self.why else "ok"
+        return "MISSED" if self.ratio.low > LIMIT else "unclear"
+
     def as_dict(self) -> dict:
-        return asdict(self)
+        row = {"name": self.program, "vendor": self.vendor}
+        if self.why:
+            return row | {"verdict": self.why}
+        return row | {"native s": round(self.native_s, 3), "Grus s": round(self.grus_s, 3),
+                      "Grus / native [95%]": str(self.ratio), "native / native [95%]": str(self.native_ratio),
+                      "CPU time [95%]": str(self.cpu_ratio), "limit": LIMIT, "verdict": self.verdict,
+                      "rounds": self.rounds}
 
 
-def ratio_interval(above, below) -> Interval:
-    """Ratio of medians, with its 95% interval by resampling the rounds."""
+def middle_mean(values) -> float:
+    """Mean of the middle half: what disturbed a few runs doesn't count."""
+    ordered = sorted(values)
+    cut = len(ordered) // 4
+    return statistics.fmean(ordered[cut:len(ordered) - cut])
+
+
+def ratio_interval(above, *below) -> Interval:
+    """Of runs that took turns, each against the geometric mean of the others of its round: whatever slows the machine
+    for a while slows all of them. The 95% interval is by resampling the rounds."""
+    ratios = [math.log(one) - statistics.fmean(map(math.log, others)) for one, *others in zip(above, *below)]
     source = random.Random(1)
-    rounds = range(len(above))
-
-    def ratio(chosen):
-        return statistics.median(above[i] for i in chosen) / statistics.median(below[i] for i in chosen)
-
-    ratios = sorted(ratio(source.choices(rounds, k=len(above))) for _ in range(RESAMPLES))
-    return Interval(ratio(rounds), ratios[int(0.025 * RESAMPLES)], ratios[int(0.975 * RESAMPLES) - 1])
+    means = sorted(middle_mean(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
+    return Interval(*map(math.exp, (middle_mean(ratios), means[int(0.025 * RESAMPLES)],
+                                    means[int(0.975 * RESAMPLES) - 1])))
 
 
 def measure(case, vendor, tools, folder, repeats) -> Times:
@@ -84,9 +104,9 @@ def _interleave(case, places, repeats, times) -> None:
             case.run(place)
             walls[label].append(place.wall)
             cpus[label].append(place.cpu)
+    times.rounds = repeats
     times.native_s = statistics.median(walls["native"] + walls["again"])
     times.grus_s = statistics.median(walls["grus"])
-    both = [(a + b) / 2 for a, b in zip(walls["native"], walls["again"])]
-    times.ratio = ratio_interval(walls["grus"], both)
+    times.ratio = ratio_interval(walls["grus"], walls["native"], walls["again"])
     times.native_ratio = ratio_interval(walls["native"], walls["again"])
-    times.cpu_ratio = statistics.median(cpus["grus"]) / statistics.median(cpus["native"] + cpus["again"])
+    times.cpu_ratio = ratio_interval(cpus["grus"], cpus["native"], cpus["again"])
