@@ -87,7 +87,12 @@ class Slab {
     object->~T();
     live_.fetch_sub(1, std::memory_order_relaxed);
     const std::lock_guard lock{lock_};
-    *free_.at(free_end_++ % free_.capacity()) = slot;
+    if (free_count_++ == 0) {
+      first_free_ = slot;
+    } else {
+      *next_free_.at(last_free_) = slot;
+    }
+    last_free_ = slot;
   }
 
   // The object behind a handle of the program's, or null.
@@ -115,23 +120,28 @@ class Slab {
 
   std::uint32_t take_slot() {
     const std::lock_guard lock{lock_};
-    if (free_end_ - free_start_ > kReuseAfter) return *free_.at(free_start_++ % free_.capacity());
+    if (free_count_ > kReuseAfter) {
+      --free_count_;
+      return std::exchange(first_free_, *next_free_.at(first_free_));
+    }
     const std::uint32_t used = used_.load(std::memory_order_relaxed);
     if (used == slots_.capacity()) {
       if (used != 0) throw std::bad_alloc{};
       slots_.reserve();
-      free_.reserve();
-      if (slots_.capacity() == 0 || free_.capacity() < slots_.capacity()) throw std::bad_alloc{};
+      next_free_.reserve();
+      if (slots_.capacity() == 0 || next_free_.capacity() < slots_.capacity()) throw std::bad_alloc{};
     }
     used_.store(used + 1, std::memory_order_release);
     return used;
   }
 
   ReservedArray<T, std::bit_ceil(sizeof(T))> slots_;
-  SpinLock lock_;                      // guards the list of free slots and the growth of used_
-  ReservedArray<std::uint32_t> free_;  // a ring, oldest first
-  std::uint64_t free_start_ = 0;
-  std::uint64_t free_end_ = 0;
+  SpinLock lock_;  // guards the list of free slots and the growth of used_
+  // The list, oldest first: for each free slot but the last, the next one.
+  ReservedArray<std::uint32_t> next_free_;
+  std::uint32_t first_free_ = 0;
+  std::uint32_t last_free_ = 0;
+  std::uint32_t free_count_ = 0;
   std::atomic<std::uint32_t> used_{0};
   std::atomic<std::uint64_t> next_generation_{1};
   std::atomic<std::uint64_t> live_{0};
