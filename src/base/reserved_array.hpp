@@ -8,10 +8,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/sanitizer.hpp"
+
 namespace grus {
 
-// The most objects of one type that a process can hold at a time.
-inline constexpr std::uint32_t kMaxSlots = 1U << 24;
+// The most objects of one type that a process can hold at a time. The sanitizer reads all of them, used or not.
+inline constexpr std::uint32_t kMaxSlots = sanitizer::kKnowsAddresses ? 1U << 16 : 1U << 24;
 
 template <typename T, std::size_t kStride = sizeof(T)>
 class ReservedArray {
@@ -28,6 +30,7 @@ class ReservedArray {
       if (memory == MAP_FAILED) continue;
       base_ = reinterpret_cast<std::uintptr_t>(memory);
       bytes_ = kStride * slots;
+      sanitizer::look_for_pointers_in(memory, bytes_);
       return;
     }
   }

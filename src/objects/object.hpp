@@ -5,12 +5,14 @@
 
 #include <atomic>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <mutex>
 #include <new>
 #include <utility>
 
 #include "base/reserved_array.hpp"
+#include "base/sanitizer.hpp"
 #include "base/spin_lock.hpp"
 #include "objects/id.hpp"
 
@@ -74,6 +76,7 @@ class Slab {
   T* create(Args&&... args) {
     const std::uint32_t slot = take_slot();
     const std::uint64_t generation = next_generation_.fetch_add(1, std::memory_order_relaxed);
+    sanitizer::allow(slots_.at(slot), sizeof(T));
     T* object = new (slots_.at(slot)) T(std::forward<Args>(args)...);
     object->id_ = ObjectId{generation, slot};
     object->state_.store(g_session_number.load(std::memory_order_relaxed), std::memory_order_release);
@@ -85,6 +88,8 @@ class Slab {
     const std::uint32_t slot = object->id_.slot();
     object->state_.store(0, std::memory_order_release);
     object->~T();
+    // A handle that was released may be read, but no further than to see that it was.
+    sanitizer::forbid(reinterpret_cast<std::byte*>(object) + sizeof(Object), sizeof(T) - sizeof(Object));
     live_.fetch_sub(1, std::memory_order_relaxed);
     const std::lock_guard lock{lock_};
     if (free_count_++ == 0) {
