@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "executor/process_facts.hpp"
 #include "executor/vendor.hpp"
@@ -60,7 +61,9 @@ TEST_F(Unload, TakesLibraryThreadsAndDescriptorsAway) {
   misbehave(std::string{"device="} + kDeviceFile);
   expect_well([] {
     make_device_file();
-    const int threads = thread_count();
+    // Counted by a thread, as the thread sanitizer starts one of its own beside the first.
+    int threads = 0;
+    std::thread{[&] { threads = thread_count() - 1; }}.join();
     for (int time = 0; time < 3; ++time) {
       auto vendor = load(fake_vendor());
       require(is_mapped("libfake_vendor.so"), "it is mapped");
@@ -73,7 +76,8 @@ TEST_F(Unload, TakesLibraryThreadsAndDescriptorsAway) {
       require(unloaded.closed_descriptors == 2, "the descriptors that it left open");
       require(open_device_files().empty(), "none is left");
       require(!is_mapped("libfake_vendor.so"), "nor the library");
-      require(thread_count() == threads, "nor its threads");
+      // Nor its threads: one that was joined may be seen a moment longer, but not until the test's time is up.
+      while (thread_count() != threads) std::this_thread::yield();
     }
   });
 }
