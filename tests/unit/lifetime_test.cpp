@@ -337,7 +337,7 @@ TEST(Memory, StaysFlatWhileObjectsComeAndGo) {
   const std::size_t before = resident_bytes();
   create_and_release(rounds);
   const std::size_t after = resident_bytes();
-  constexpr std::size_t kAllowed = 4 << 20;
+  constexpr std::size_t kAllowed = 2 << 20;
   EXPECT_LT(after, before + kAllowed) << "grew by " << (after - before) / 1024 << " KiB in " << rounds << " rounds";
   RecordProperty("growth_bytes", std::to_string(static_cast<long>(after) - static_cast<long>(before)));
   RecordProperty("rounds", rounds);
