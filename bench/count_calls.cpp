@@ -149,7 +149,8 @@ int run(int argc, char** argv) {
   app.add_option("--calls", calls, "calls in a block")->capture_default_str();
   app.add_option("--blocks", blocks, "blocks")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
-  const bench::Device device{choice};
+  bench::Device device{choice};
+  device.build(bench::kCountingKernels);
   std::cout << device.platform_text(CL_PLATFORM_NAME) << '\n'
             << device.text(CL_DEVICE_NAME) << '\n'
             << device.text(CL_DRIVER_VERSION) << std::endl;

@@ -10,13 +10,6 @@
 namespace bench {
 namespace {
 
-// tick: launches that were lost or ran twice show in the count. store: launches that took another launch's arguments
-// show in what was stored where.
-constexpr const char* kSource = R"(
-kernel void tick(global uint* count) { *count += 1; }
-kernel void store(global uint* out, uint index, uint value) { out[index] = value; }
-)";
-
 template <class Query>
 std::string query_text(Query query, const char* what) {
   size_t size = 0;
@@ -85,10 +78,19 @@ Device::Device(const Choice& choice) {
   check(code, "clCreateContext");
   queue_.reset(clCreateCommandQueue(context(), id_, 0, &code));
   check(code, "clCreateCommandQueue");
-  const char* source = kSource;
+}
+
+void Device::build(const char* source, const std::string& options) {
+  cl_int code = CL_SUCCESS;
   program_.reset(clCreateProgramWithSource(context(), 1, &source, nullptr, &code));
   check(code, "clCreateProgramWithSource");
-  check(clBuildProgram(program_.get(), 1, &id_, "", nullptr, nullptr), "clBuildProgram");
+  if (clBuildProgram(program_.get(), 1, &id_, options.c_str(), nullptr, nullptr) == CL_SUCCESS) return;
+  const auto log = query_text(
+      [&](size_t size, void* to, size_t* got) {
+        return clGetProgramBuildInfo(program_.get(), id_, CL_PROGRAM_BUILD_LOG, size, to, got);
+      },
+      "clGetProgramBuildInfo");
+  throw Failure("the kernels don't build:\n" + log);
 }
 
 std::string Device::platform_text(cl_platform_info what) const { return platform_name(platform_, what); }

@@ -40,6 +40,13 @@ using Kernel = Owned<cl_kernel, clReleaseKernel>;
 using Buffer = Owned<cl_mem, clReleaseMemObject>;
 using Event = Owned<cl_event, clReleaseEvent>;
 
+// tick: launches that were lost or ran twice show in the count. store: launches that took another launch's arguments
+// show in what was stored where.
+inline constexpr const char* kCountingKernels = R"(
+kernel void tick(global uint* count) { *count += 1; }
+kernel void store(global uint* out, uint index, uint value) { out[index] = value; }
+)";
+
 // Which device to measure: substrings of its names, never an index, since Grus and the loader may order them
 // differently.
 struct Choice {
@@ -47,10 +54,12 @@ struct Choice {
   std::string device;
 };
 
-// One device with the context, in-order queue and kernels that all cases use.
+// One device with a context, an in-order queue and a program.
 class Device {
  public:
   explicit Device(const Choice& choice);
+
+  void build(const char* source, const std::string& options = "");  // before any kernel
 
   cl_context context() const { return context_.get(); }
   cl_command_queue queue() const { return queue_.get(); }

@@ -106,7 +106,8 @@ bench::Sizes sizes_for(const bench::Device& device, const Options& options) {
 }
 
 void measure(const Options& options) {
-  const bench::Device device{options.choice};
+  bench::Device device{options.choice};
+  device.build(bench::kCountingKernels);
   const auto sizes = sizes_for(device, options);
   std::cout << describe(device, sizes) << std::endl;
   Sampler sampler{device, sizes};

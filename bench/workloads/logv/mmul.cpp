@@ -1,0 +1,80 @@
+// Matrix product, as LoGV's and virtio-CL's papers run it: 2048 by 2048, single precision.
+#include <cmath>
+
+#include "frame/workload.hpp"
+#include "mmul.cl.hpp"
+
+namespace {
+
+using namespace workload;
+
+constexpr size_t kTile = 16;
+
+class Mmul : public Workload {
+ public:
+  explicit Mmul(size_t size) : n_{(size + kTile - 1) / kTile * kTile}, a_(n_ * n_), b_(n_ * n_), c_(n_ * n_) {
+    Random random{1};
+    for (float& value : a_) value = random.between(-1, 1);
+    for (float& value : b_) value = random.between(-1, 1);
+  }
+
+  void prepare(Frame& frame) override {
+    frame.build(kKernels, "-DTILE=" + std::to_string(kTile));
+    multiply_ = frame.kernel("multiply");
+    on_device_a_ = frame.buffer_of<float>(a_.size(), CL_MEM_READ_ONLY);
+    on_device_b_ = frame.buffer_of<float>(b_.size(), CL_MEM_READ_ONLY);
+    on_device_c_ = frame.buffer_of<float>(c_.size(), CL_MEM_WRITE_ONLY);
+    frame.send(on_device_a_, a_);
+    frame.send(on_device_b_, b_);
+  }
+  void iterate(Frame& frame) override {
+    frame.launch(multiply_, {n_, n_}, {kTile, kTile}, on_device_a_, on_device_b_, on_device_c_,
+                 static_cast<cl_uint>(n_));
+  }
+  void collect(Frame& frame) override { frame.fetch(on_device_c_, c_); }
+
+  // C x = A (B x) for a vector of ones and minus ones: an error in any element shows, at a cost of n squared.
+  void verify() const override {
+    Random random{2};
+    std::vector<double> x(n_);
+    for (double& value : x) value = random.below(2) == 0 ? 1.0 : -1.0;
+    const auto bx = times(b_, x);
+    const auto abx = times(a_, bx);
+    const auto cx = times(c_, x);
+    const double bound = 1e-6 * static_cast<double>(n_) * std::sqrt(static_cast<double>(n_));
+    for (size_t row = 0; row < n_; ++row) {
+      if (!(std::abs(cx[row] - abx[row]) <= bound)) throw Wrong("row " + std::to_string(row) + " of the product");
+    }
+  }
+  void add_to(Checksum& checksum) const override { checksum.add(c_); }
+
+ private:
+  std::vector<double> times(const std::vector<float>& matrix, const std::vector<double>& vector) const {
+    std::vector<double> result(n_);
+    for (size_t row = 0; row < n_; ++row) {
+      for (size_t column = 0; column < n_; ++column) result[row] += matrix[row * n_ + column] * vector[column];
+    }
+    return result;
+  }
+
+  size_t n_;
+  std::vector<float> a_;
+  std::vector<float> b_;
+  std::vector<float> c_;
+  Kernel multiply_;
+  Buffer on_device_a_;
+  Buffer on_device_b_;
+  Buffer on_device_c_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_workload<Mmul>(argc, argv,
+                            {.name = "mmul",
+                             .what = "Matrix product in single precision, tiled in local memory",
+                             .size = 2048,
+                             .size_is = "rows and columns",
+                             .iterations = 10,
+                             .quick_size = 256});
+}
