@@ -1,8 +1,8 @@
 // Entry points: commands on buffers.
 #include <bit>
 
-#include "api/call.hpp"
 #include "api/check_memory.hpp"
+#include "api/entry_point.hpp"
 
 namespace grus::api {
 namespace {
@@ -146,3 +146,12 @@ cl_int clEnqueueFillBuffer(cl_command_queue queue_handle, cl_mem handle, const v
 }
 
 }  // namespace grus::api
+
+namespace grus {
+
+template struct EntryPoint<Call::clEnqueueReadBuffer, &api::clEnqueueReadBuffer,
+                           decltype(cl_icd_dispatch::clEnqueueReadBuffer)>;
+template struct EntryPoint<Call::clEnqueueWriteBuffer, &api::clEnqueueWriteBuffer,
+                           decltype(cl_icd_dispatch::clEnqueueWriteBuffer)>;
+
+}  // namespace grus

@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "api/answer.hpp"
-#include "api/call.hpp"
 #include "api/check.hpp"
+#include "api/entry_point.hpp"
 
 namespace grus::api {
 namespace {
@@ -231,8 +231,9 @@ bool touch_arguments(const Kernel& kernel) {
   const std::size_t local_memory = queue->device->limits.local_memory;
   if (kernel->local_size > local_memory && local_size_of(*kernel) > local_memory) return CL_OUT_OF_RESOURCES;
   if (kernel->unset != 0 || !touch_arguments(*kernel)) return CL_INVALID_KERNEL_ARGS;
-  return enqueue(command::Launch{kernel->id(), kernel->arguments, dimensions, offset, global, local},
-                 {*queue, {wait_count, wait_handles}, event_out, type});
+  return enqueue(
+      command::Launch{kernel->id(), kernel->arguments, kernel->next_stamp, dimensions, offset, global, local},
+      {*queue, {wait_count, wait_handles}, event_out, type});
 }
 
 }  // namespace
@@ -413,3 +414,11 @@ cl_int clEnqueueTask(cl_command_queue queue, cl_kernel kernel, cl_uint wait_coun
 }
 
 }  // namespace grus::api
+
+namespace grus {
+
+template struct EntryPoint<Call::clSetKernelArg, &api::clSetKernelArg, decltype(cl_icd_dispatch::clSetKernelArg)>;
+template struct EntryPoint<Call::clEnqueueNDRangeKernel, &api::clEnqueueNDRangeKernel,
+                           decltype(cl_icd_dispatch::clEnqueueNDRangeKernel)>;
+
+}  // namespace grus

@@ -16,6 +16,7 @@ namespace grus::command {
 struct Launch {
   ObjectId kernel;
   std::span<const Argument> arguments;
+  std::uint64_t stamp = 0;  // of all arguments together: changes when one of theirs does
   cl_uint dimensions = 0;
   const std::size_t* offset = nullptr;
   const std::size_t* global = nullptr;

@@ -101,6 +101,7 @@ class LocalExecutor final : public Executor {
   struct VendorKernel {
     cl_kernel handle = nullptr;
     SpinLock lock;                      // guards what the vendor's kernel holds, from the first argument to the launch
+    std::uint64_t stamp = 0;            // of the launch whose arguments it holds
     std::vector<std::uint64_t> stamps;  // of the arguments that it holds
   };
   // What to do when the vendor is done with a memory object.
@@ -129,7 +130,7 @@ class LocalExecutor final : public Executor {
   template <typename Copy>
   cl_int stage(const Placement& placement, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
-  cl_int set_arguments(VendorKernel& kernel, std::span<const Argument> arguments);
+  cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   cl_int add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory);
   static Gone* watch(cl_mem handle);

@@ -335,6 +335,7 @@ cl_int LocalExecutor::try_argument(ObjectId id, cl_uint index, std::size_t size,
   VendorKernel& kernel = *kernels_[id];
   const std::lock_guard lock{kernel.lock};
   kernel.stamps[index] = 0;
+  kernel.stamp = 0;
   return functions(kernel.handle).clSetKernelArg(kernel.handle, index, size, value);
 }
 
@@ -359,21 +360,25 @@ cl_int LocalExecutor::set_argument(cl_kernel kernel, cl_uint index, const Argume
   return CL_INVALID_KERNEL_ARGS;
 }
 
-cl_int LocalExecutor::set_arguments(VendorKernel& kernel, std::span<const Argument> arguments) {
-  for (std::size_t index = 0; index < arguments.size(); ++index) {
-    const Argument& argument = arguments[index];
+cl_int LocalExecutor::set_arguments(VendorKernel& kernel, const command::Launch& launch) {
+  kernel.stamp = 0;  // until all of them are set
+  for (std::size_t index = 0; index < launch.arguments.size(); ++index) {
+    const Argument& argument = launch.arguments[index];
     if (kernel.stamps[index] == argument.stamp) continue;
     const cl_int code = set_argument(kernel.handle, static_cast<cl_uint>(index), argument);
     if (code != CL_SUCCESS) return code;
     kernel.stamps[index] = argument.stamp;
   }
+  kernel.stamp = launch.stamp;
   return CL_SUCCESS;
 }
 
 cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& placement) {
   VendorKernel& kernel = *kernels_[launch.kernel];
   const std::lock_guard lock{kernel.lock};
-  if (const cl_int code = set_arguments(kernel, launch.arguments); code != CL_SUCCESS) return code;
+  if (kernel.stamp != launch.stamp) {
+    if (const cl_int code = set_arguments(kernel, launch); code != CL_SUCCESS) return code;
+  }
   return place(placement, [&](cl_command_queue queue, auto... rest) {
     return functions(queue).clEnqueueNDRangeKernel(queue, kernel.handle, launch.dimensions, launch.offset,
                                                    launch.global, launch.local, rest...);

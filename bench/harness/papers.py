@@ -1,0 +1,123 @@
+"""The tables of the papers, with their published figures beside ours. The figures are from the papers' texts; where a
+text gives only a plot, the figure is "not given"."""
+
+import math
+import statistics
+
+import common
+from harness.modes import NATIVE, NOT_YET
+from harness.show import by_name, ratio_text
+from harness.workloads import LOGV, OPTION_COUNTS, SHOC, VIRTIO_CL
+
+NAMES = ("crane", "logv", "virtio-cl", "gmig")
+NOT_GIVEN = "not given"
+
+LOGV_OVERHEAD = {"mmul": -0.06, "lud": -0.56, "nn": -0.33, "backprop": 3.55}
+# Seconds natively and in the guest, and MB to and from the host.
+VIRTIO_CL_SECONDS = {
+    "fast_walsh": (1.175, 1.256, 3.02, 0.05), "black_scholes": (2.330, 2.424, 46.75, 30.52),
+    "mersenne_twister": (8.078, 11.603, 0.75, 183.13), "mmul": (0.969, 1.082, 32.75, 16.01),
+    "scan_large_array": (0.939, 0.976, 0.50, 0.01), "convolution_separable": (3.937, 4.154, 36.75, 36.00),
+    "scalar_product": (0.581, 0.631, 0.79, 0.22),
+}
+BLACK_SCHOLES_IN_CALLS = {2: 6.7, 4: 15.4, 8: 74.9, 16: 667.8}
+CRANE = {"x264": 12.5, "SHOC level 1, mean": 5.25}
+
+
+def percent(ratio):
+    return "-" if ratio is None else f"{100 * (ratio - 1):+.2f}%"
+
+
+def overhead(row, key=""):
+    if not row or row.get(f"{key}ratio") is None:
+        return "-"
+    low, high = percent(row[f"{key}ratio_low"]), percent(row[f"{key}ratio_high"])
+    return f"{percent(row[f'{key}ratio'])} [{low}, {high}]"
+
+
+def published(value):
+    return NOT_GIVEN if value is None else f"{value:+.2f}%"
+
+
+def mean_overhead(rows):
+    ratios = [row["ratio"] for row in rows if row and row.get("ratio")]
+    return math.exp(statistics.fmean(map(math.log, ratios))) if ratios else None
+
+
+def missing(*modes):
+    return [f"Missing here: {mode} ({NOT_YET[mode]})." for mode in modes if mode in NOT_YET]
+
+
+def crane(names):
+    lines = [[name, common.short(names[name][NATIVE]["median"]), common.short(names[name]["grus"]["median"]),
+              overhead(names[name]["grus"]), NOT_GIVEN]
+             for name in SHOC if "grus" in names.get(name, {})]
+    ours = mean_overhead([names.get(name, {}).get("grus") for name in SHOC])
+    lines.append(["SHOC level 1, mean", "", "", percent(ours), published(CRANE["SHOC level 1, mean"])])
+    for name, theirs, figure in (("encoder", "x264", CRANE["x264"]), ("cnn", "DeepCL", 0.0)):
+        modes = names.get(name, {})
+        if "grus" in modes:
+            lines.append([f"{name} (theirs: {theirs})", common.short(modes[NATIVE]["median"]),
+                          common.short(modes["grus"]["median"]), overhead(modes["grus"]), published(figure)])
+    text = ["Crane: what tracking costs", common.table(["workload", "native s", "grus s", "overhead [95%]", "published"], lines)]
+    encoder = names.get("encoder", {})
+    if "grus" in encoder:
+        rates = [[mode, common.short(row.get("frames_per_second"))] for mode, row in encoder.items()]
+        text.append(common.table(["encoder", "frames/s"], rates))
+    return text + missing("tcp", "moved")
+
+
+def logv(names):
+    phases = ("init", "allocate", "to_device", "kernels", "from_device", "close")
+    lines = []
+    for name in LOGV:
+        for mode, row in names.get(name, {}).items():
+            if mode not in (NATIVE, "grus"):
+                continue
+            split = [f"{1000 * row['phases'][phase]:.1f}" for phase in phases]
+            lines.append([name, mode, f"{1000 * row['median']:.1f}", *split, row["runs"],
+                          overhead(row) if mode == "grus" else "", published(LOGV_OVERHEAD[name]) if mode == "grus" else ""])
+    header = ["workload", "mode", "total ms", *(phase.replace("_", " ") for phase in phases), "runs", "overhead [95%]", "published"]
+    return ["LoGV: phases from the first to the last API call", common.table(header, lines, left=2), *missing("vm", "moved")]
+
+
+def virtio_cl(names):
+    lines = []
+    for name in VIRTIO_CL:
+        modes = names.get(name, {})
+        native_s, guest_s, _, _ = VIRTIO_CL_SECONDS[name]
+        if "grus" in modes:
+            lines.append([name, common.short(modes[NATIVE]["median"]), common.short(modes["grus"]["median"]),
+                          overhead(modes["grus"]), ratio_text(modes["grus"], "calls_"), native_s, guest_s,
+                          percent(guest_s / native_s)])
+    ours = mean_overhead([names.get(name, {}).get("grus") for name in VIRTIO_CL])
+    lines.append(["mean", "", "", percent(ours), "", "", "", "+12.00%"])
+    by_options = []
+    for millions in OPTION_COUNTS:
+        row = names.get(f"black_scholes_{millions}m", {}).get("grus")
+        if row:
+            by_options.append([f"{millions} M", row["size"], overhead(row, "calls_"), published(BLACK_SCHOLES_IN_CALLS[millions])])
+    return ["virtio-CL: natively and through Grus; theirs natively and in a guest",
+            common.table(["workload", "native s", "grus s", "overhead [95%]", "ratio in OpenCL calls [95%]", "their native s",
+                          "their guest s", "published"], lines),
+            "BlackScholes by options: overhead of the time in OpenCL calls",
+            common.table(["options", "size here", "overhead [95%]", "published"], by_options), *missing("vm")]
+
+
+def gmig(names):
+    lines = []
+    for name, modes in names.items():
+        study = modes.get(NATIVE, {}).get("study")
+        if not study:
+            continue
+        shares = study["dirtied_in_interval"]
+        lines.append([name, study["pages"], f"{study['ever_dirtied']:.1%}",
+                      f"{statistics.fmean(shares):.1%}" if shares else "-", f"{study['dirtied_again']:.1%}", NOT_GIVEN])
+    return ["gMig: pages of 4 KiB that each workload dirties, in eight intervals of its run",
+            common.table(["workload", "pages", "ever dirtied", "in an interval, mean", "dirtied again in the next", "published"],
+                         lines), *missing("moved")]
+
+
+def text(paper, rows):
+    tables = {"crane": crane, "logv": logv, "virtio-cl": virtio_cl, "gmig": gmig}
+    return "\n\n".join(tables[paper](by_name(rows)))
