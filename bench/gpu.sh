@@ -1,5 +1,6 @@
 #!/bin/bash
-# Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, and what Grus costs there.
+# Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, what calls cost there through
+# Grus, and the workloads.
 # Needs no network and installs nothing.
 set -u
 
@@ -128,18 +129,27 @@ if [ $native_only = no ]; then
   done
 fi
 
-title "overhead"
-options=(--vendors "$vendors" --json "$out/overhead-$name.json")
-[ -n "$platform" ] && options+=(--platform "$platform")
-[ $native_only = yes ] && options+=(--native-only)
-[ $quick = yes ] && options+=(--quick)
-if [ "$(left)" -lt 60 ]; then
-  echo "gpu.sh: no time is left for the overhead table" >&2
-  worst 2
-else
-  # The table ends by itself at the full minute before; the timeout is for a driver that hangs.
-  PYTHONUNBUFFERED=1 timeout $(($(left) + 120)) python3 bench/overhead_run.py "${options[@]}" --minutes $(($(left) / 60))
+choice=(--vendors "$vendors")
+[ -n "$platform" ] && choice+=(--platform "$platform")
+[ $quick = yes ] && choice+=(--quick)
+
+# measure NAME MINUTES COMMAND...: ends by itself within the minutes; the timeout is for a driver that hangs.
+measure() {
+  title "$1"
+  if [ "$2" -lt 1 ]; then
+    echo "gpu.sh: no time is left for it" >&2
+    worst 2
+    return
+  fi
+  PYTHONUNBUFFERED=1 timeout $(($2 * 60 + 240)) python3 "${@:3}" "${choice[@]}" --minutes "$2"
   worst $?
+}
+
+if [ $native_only = yes ]; then
+  measure overhead $(($(left) / 60)) bench/overhead_run.py --native-only --json "$out/overhead-$name.json"
+else
+  measure overhead $(($(left) / 120)) bench/overhead_run.py --json "$out/overhead-$name.json"
+  measure workloads $(($(left) / 60)) bench/run --json "$out/workloads-$name.json"
 fi
 title "done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $([ "$status" -eq 0 ] && echo "all well" || echo "status $status")"
 exit "$status"

@@ -62,6 +62,39 @@ struct LaunchesWithEvents : Tick {
   }
 };
 
+// Each launch waits for the event of the one before it.
+struct EventChain : Tick {
+  using Tick::Tick;
+  void run() {
+    Event last;
+    for (size_t i = 0; i < calls; ++i) {
+      cl_event before = last.get();
+      cl_event event = nullptr;
+      const size_t one = 1;
+      check(clEnqueueNDRangeKernel(device.queue(), kernel.get(), 1, nullptr, &one, nullptr, before ? 1 : 0,
+                                   before ? &before : nullptr, &event),
+            "clEnqueueNDRangeKernel");
+      last.reset(event);
+    }
+    device.finish();
+  }
+};
+
+// A program made from source, built and released; the driver's own cache is as the user has it.
+struct Builds : Base {
+  size_t calls;
+  Builds(const Device& on, size_t calls_per_run) : Base(on), calls(calls_per_run) {}
+  void run() const {
+    for (size_t i = 0; i < calls; ++i) {
+      cl_int code = CL_SUCCESS;
+      const char* source = kCountingKernels;
+      const Program program{clCreateProgramWithSource(device.context(), 1, &source, nullptr, &code)};
+      check(code, "clCreateProgramWithSource");
+      check(clBuildProgram(program.get(), 0, nullptr, "", nullptr, nullptr), "clBuildProgram");
+    }
+  }
+};
+
 struct EventInfo : Tick {
   Event event;
   explicit EventInfo(const Device& on, size_t calls_per_run) : Tick(on, calls_per_run) {

@@ -11,6 +11,7 @@ import pathlib
 import statistics
 
 import common
+from harness import show
 
 FOLDER = common.ROOT / "bench" / "results"
 DOCUMENT = common.ROOT / "docs" / "RESULTS.md"
@@ -25,6 +26,10 @@ speeds.
 TIMES = """Native, Grus and native processes took turns. A ratio is the middle of all turns' ratios, with its 95% interval (a
 bootstrap over processes and turns): a limit is kept if the whole interval keeps it. Native against native is what two
 equal things differ by on this machine."""
+
+WORKLOADS = """Whole programs, fresh processes that took turns; all modes gave the same checksum, and every result was checked
+against the CPU. A ratio is against native of the same round, from the first to the last OpenCL call; *in OpenCL calls* leaves
+out what the program does on the host."""
 
 COUNTS = """Per call, on the thread that calls. *Grus's own* is what its library executes, with what other libraries but the
 vendor's execute for it: the limit is for that. The *difference* includes what Grus makes the vendor do more or less;
@@ -116,6 +121,23 @@ def conformance(rows):
     return plain([*rows, {"name": "all"} | {key: sum(row.get(key, 0) for row in rows) for key in counts}])
 
 
+def workloads(rows):
+    """For each workload its modes against native, whole and in OpenCL calls alone, with the checksum all modes gave."""
+    lines = []
+    for name, modes in show.by_name(rows).items():
+        if "" in modes:
+            lines.append([name, "", "", "", "FAILED", "", "", "", ""])
+            continue
+        for mode in show.other_modes(rows):
+            row = modes.get(mode, {})
+            lines.append([name, mode, show.seconds_text(modes["native"]), show.seconds_text(row), with_interval(row),
+                          with_interval(modes.get("native again")), show.ratio_text(row, "calls_"), row.get("runs", 0),
+                          f"`{row.get('checksum', '')}`"])
+    header = ["workload", "mode", "native s (middle half)", "s (middle half)", "ratio [95%]", "native / native [95%]",
+              "in OpenCL calls [95%]", "runs", "checksum"]
+    return WORKLOADS + "\n\n" + markdown(header, lines, left=2)
+
+
 # Title, the files' pattern, how their rows are shown, and what makes them.
 SECTIONS = [
     ("Instructions added per call", "instructions*.json", instructions,
@@ -123,6 +145,9 @@ SECTIONS = [
     ("Time, PoCL", "overhead-pocl*.json", overhead,
      "bench/overhead_run.py --platform Portable --vendors /etc/OpenCL/vendors/pocl.icd --json bench/results/overhead-pocl.json"),
     ("Time, NVIDIA", "overhead-nvidia*.json", overhead, "bench/gpu.sh --out bench/results"),
+    ("Workloads, PoCL", "workloads-pocl*.json", workloads, "bench/run --platform Portable --vendors "
+     "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
+    ("Workloads, NVIDIA", "workloads-nvidia*.json", workloads, "bench/gpu.sh --out bench/results"),
     ("Khronos conformance suite, subtests that pass", "conformance*.json", conformance, None),
     ("Real programs", "programs*.json", plain, None),
 ]

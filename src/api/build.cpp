@@ -38,23 +38,45 @@ cl_int choose_devices(const Program& program, cl_uint count, const cl_device_id*
   return CL_SUCCESS;
 }
 
-void note_program_scope_variables(Program& program, const Recipe& recipe, const std::string& options) {
+void note_program_scope_variables(const Recipe& recipe, const std::string& options) {
   const bool found = recipe.origin == ProgramOrigin::il ? has_program_scope_variables(recipe.il)
                                                         : has_program_scope_variables(recipe.source, options);
   if (!found) return;
-  program.has_program_scope_variables = true;
   note_immovable("a program has program-scope variables, whose memory can't be read back from the device");
+}
+
+// While one of these lives the program is being built, and nobody else builds it or makes kernels of it.
+class Building {
+ public:
+  explicit Building(Program& program) : program_{program} {
+    const std::lock_guard lock{program.mutex};
+    is_first_ = !std::exchange(program.building, true);
+  }
+  ~Building() {
+    if (!is_first_) return;
+    const std::lock_guard lock{program_.mutex};
+    program_.building = false;
+  }
+  Building(const Building&) = delete;
+  Building& operator=(const Building&) = delete;
+  explicit operator bool() const { return is_first_; }
+
+ private:
+  Program& program_;
+  bool is_first_;
+};
+
+std::shared_ptr<const Recipe> recipe_of(Program& program) {
+  const std::lock_guard lock{program.mutex};
+  return program.recipe;
 }
 
 // Runs the order outside the gate: builds take long, and call back into nothing of Grus's.
 cl_int carry_out(Program& program, BuildOrder order) {
-  {
-    const std::lock_guard lock{program.mutex};
-    if (program.building) return CL_INVALID_OPERATION;
-    program.building = true;
-    if (!order.recipe) order.recipe = program.recipe;
-  }
-  note_program_scope_variables(program, *order.recipe, order.options);
+  const Building building{program};
+  if (!building) return CL_INVALID_OPERATION;
+  if (!order.recipe) order.recipe = recipe_of(program);
+  note_program_scope_variables(*order.recipe, order.options);
   BuildOutcome outcome;
   {
     const Gate::Leave leave{Gate::Place::waiting};
@@ -65,7 +87,6 @@ cl_int carry_out(Program& program, BuildOrder order) {
     }
   }
   const std::lock_guard lock{program.mutex};
-  program.building = false;
   const cl_int code = outcome.code;
   if (outcome.created) {
     program.accept(std::move(outcome));
@@ -96,14 +117,11 @@ cl_int clBuildProgram(cl_program handle, cl_uint count, const cl_device_id* hand
   auto order = order_for(*program, BuildOrder::Step::build, options ? options : "");
   if (const cl_int code = choose_devices(*program, count, handles, order); code != CL_SUCCESS) return code;
   if (program->kernels.load(std::memory_order_relaxed) != 0) return CL_INVALID_OPERATION;
-  {
-    const std::lock_guard lock{program->mutex};
-    Recipe recipe = *program->recipe;
-    // A program that came as a binary for another device is built as it was built there.
-    if (program->from_binary && recipe.origin != ProgramOrigin::binary) order.options = recipe.options;
-    recipe.options = order.options;
-    order.recipe = std::make_shared<const Recipe>(std::move(recipe));
-  }
+  Recipe recipe = *recipe_of(*program);
+  // A program that came as a binary for another device is built as it was built there.
+  if (program->from_binary && recipe.origin != ProgramOrigin::binary) order.options = recipe.options;
+  recipe.options = order.options;
+  order.recipe = std::make_shared<const Recipe>(std::move(recipe));
   const cl_int code = carry_out(*program, std::move(order));
   notify_later(notify, *program, user_data);
   return code;
@@ -120,22 +138,19 @@ cl_int clCompileProgram(cl_program handle, cl_uint count, const cl_device_id* ha
   auto order = order_for(*program, BuildOrder::Step::compile, options ? options : "");
   if (const cl_int code = choose_devices(*program, count, handles, order); code != CL_SUCCESS) return code;
   if (program->kernels.load(std::memory_order_relaxed) != 0) return CL_INVALID_OPERATION;
-  {
-    const std::lock_guard lock{program->mutex};
-    Recipe recipe = *program->recipe;
-    if (recipe.origin != ProgramOrigin::source && recipe.origin != ProgramOrigin::il) return CL_INVALID_OPERATION;
-    recipe.headers.clear();
-    recipe.options = order.options;
-    recipe.compiled_only = true;
-    for (cl_uint next = 0; next < header_count; ++next) {
-      const Program* header = live<Program>(headers[next]);
-      if (!header) return CL_INVALID_PROGRAM;
-      if (header->context.get() != program->context.get()) return CL_INVALID_CONTEXT;
-      if (!names[next]) return CL_INVALID_VALUE;
-      recipe.headers.push_back({names[next], header->recipe});
-    }
-    order.recipe = std::make_shared<const Recipe>(std::move(recipe));
+  Recipe recipe = *recipe_of(*program);
+  if (recipe.origin != ProgramOrigin::source && recipe.origin != ProgramOrigin::il) return CL_INVALID_OPERATION;
+  recipe.headers.clear();
+  recipe.options = order.options;
+  recipe.compiled_only = true;
+  for (cl_uint next = 0; next < header_count; ++next) {
+    Program* header = live<Program>(headers[next]);
+    if (!header) return CL_INVALID_PROGRAM;
+    if (header->context.get() != program->context.get()) return CL_INVALID_CONTEXT;
+    if (!names[next]) return CL_INVALID_VALUE;
+    recipe.headers.push_back({names[next], recipe_of(*header)});
   }
+  order.recipe = std::make_shared<const Recipe>(std::move(recipe));
   const cl_int code = carry_out(*program, std::move(order));
   notify_later(notify, *program, user_data);
   return code;
@@ -173,10 +188,8 @@ Result<cl_program> clLinkProgram(cl_context handle, cl_uint count, const cl_devi
   }
   order.recipe = std::make_shared<const Recipe>(std::move(recipe));
   const cl_int code = carry_out(*program, std::move(order));
-  if (!program->created) return Failure{code};
-  notify_later(notify, *program, user_data);
-  // A program whose link failed exists all the same: its log says why. (Through errcode_ret, as vendors do.)
   if (code != CL_SUCCESS) return Failure{code};
+  notify_later(notify, *program, user_data);
   return reinterpret_cast<cl_program>(program.hand_out());
 }
 

@@ -7,6 +7,7 @@
 namespace grus::api {
 namespace {
 
+constexpr std::size_t kRegionsLeftToOthers = 4;
 constexpr cl_map_flags kWrites = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
 
 cl_int check_map_flags(const Memory& memory, cl_map_flags flags) {
@@ -41,16 +42,26 @@ Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   const cl_int code = executor_of(*memory.context).create_buffer(order);
   if (code != CL_SUCCESS) return Failure{code == CL_OUT_OF_RESOURCES ? code : CL_MAP_FAILURE};
   region->created = true;
+  // A write from it may be under way when the program has released the buffer.
+  executor_of(*memory.context).when_memory_is_gone(memory.id(), [kept = region] {});
   return region;
 }
 
 cl_int read_into_region(Memory& memory, const Mapping& mapping, const Enqueue& how) {
   std::byte* const to = mapping.staging.memory->host;
   if (mapping.flags & CL_MAP_WRITE_INVALIDATE_REGION) {
-    const cl_int code = enqueue(command::Marker{}, {how.queue, how.waits, how.event_out, how.type, Blocking::no,
-                                                    marker_order(how.waits.count)});
-    if (code != CL_SUCCESS || how.blocking == Blocking::no) return code;
-    return api::clFinish(reinterpret_cast<cl_command_queue>(&how.queue));
+    if (how.blocking == Blocking::no) return enqueue(command::Marker{}, how);
+    cl_event done = nullptr;
+    cl_int code = enqueue(command::Marker{}, {how.queue, how.waits, &done, how.type});
+    if (code != CL_SUCCESS) return code;
+    Event* const event = live<Event>(done);
+    code = wait_for({&event, 1});
+    if (code == CL_SUCCESS && how.event_out) {
+      *how.event_out = done;
+    } else {
+      program_release(event);
+    }
+    return code;
   }
   if (memory.is_image()) {
     return enqueue(
@@ -74,8 +85,16 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 // A record whose region, if mappings are copies, is there and no command's.
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
   if (memory.host) return &memory.take_mapping([](const Mapping&) { return true; });
-  Mapping& mapping = memory.take_mapping([&](const Mapping& free) {
-    return !free.staging.memory || (free.staging.memory->size >= size && is_free_for(free.staging, queue));
+  std::size_t others = 0;
+  Mapping& mapping = memory.take_mapping([&](Mapping& free) {
+    Region& region = free.staging;
+    if (!region.memory) return true;
+    if (region.memory->size < size) return false;
+    if (is_free_for(region, queue)) return true;
+    // Last used on other queues. A few are left to them; then one is taken, once that queue has done its work.
+    if (++others < kRegionsLeftToOthers || !region.last_queue) return false;
+    executor_of(queue).finish(region.last_queue);
+    return true;
   });
   if (!mapping.staging.memory) {
     auto region = make_region(memory, size);

@@ -71,9 +71,8 @@ cl_int clSetEventCallback(cl_event handle, cl_int status, void(CL_CALLBACK* noti
   if (!event) return CL_INVALID_EVENT;
   if (!notify || (status != CL_SUBMITTED && status != CL_RUNNING && status != CL_COMPLETE)) return CL_INVALID_VALUE;
   // The event lives until its callback has run, whatever the program releases.
-  HoldBack::instance().add_callback(*event, status,
-                                    [=, alive = Ref{event}](cl_int reached) { notify(handle, reached, user_data); });
-  return CL_SUCCESS;
+  return HoldBack::instance().add_callback(
+      *event, status, [=, alive = Ref{event}](cl_int reached) { notify(handle, reached, user_data); });
 }
 
 cl_int clGetEventProfilingInfo(cl_event handle, cl_profiling_info query, std::size_t size, void* value,

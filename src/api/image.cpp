@@ -117,11 +117,11 @@ void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, c
 
 void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& order) {
   const cl_image_desc& desc = order.desc;
-  if (image.flags & CL_MEM_USE_HOST_PTR) {
+  if (image.parent) {  // whose flags it has inherited
+    image.host = image.parent->host;
+  } else if (image.flags & CL_MEM_USE_HOST_PTR) {
     image.host_ptr = host_ptr;
     image.host = static_cast<std::byte*>(host_ptr);
-  } else if (image.parent) {
-    image.host = image.parent->host;
   } else if (element != 0 && (image.context->shares_host_memory() || (image.flags & CL_MEM_ALLOC_HOST_PTR))) {
     const HostLayout tight = layout_of(desc, element, 0, 0);
     image.take_host_memory(tight.size);

@@ -9,16 +9,13 @@
 namespace grus::api {
 namespace {
 
-// What is known about a kernel, asked for once per build and name.
+// What is known about a kernel, asked for once per build and name. The caller has the program's mutex, so that no build
+// takes its place meanwhile.
 Result<std::shared_ptr<KernelFacts>> facts_of(Program& program, const std::string& name) {
-  {
-    const std::lock_guard lock{program.mutex};
-    if (!program.executable) return Failure{CL_INVALID_PROGRAM_EXECUTABLE};
-    if (const auto found = program.kernel_facts.find(name); found != program.kernel_facts.end()) return found->second;
-  }
+  if (!program.executable || program.building) return Failure{CL_INVALID_PROGRAM_EXECUTABLE};
+  if (const auto found = program.kernel_facts.find(name); found != program.kernel_facts.end()) return found->second;
   auto facts = executor_of(*program.context).kernel_facts(program.id(), name);
   if (!facts) return facts;
-  const std::lock_guard lock{program.mutex};
   if (const auto told = program.known_arguments.find(name);
       told != program.known_arguments.end() && told->second.size() == (*facts)->arguments.size()) {
     for (std::size_t index = 0; index < told->second.size(); ++index) {
@@ -40,6 +37,7 @@ const Result<Bytes>& group_fact(Kernel& kernel, const Device& device, cl_kernel_
 }
 
 Result<Ref<Kernel>> make_kernel(Program& program, const std::string& name) {
+  const std::lock_guard lock{program.mutex};
   const auto facts = facts_of(program, name);
   if (!facts) return Failure{facts.error()};
   auto kernel = Ref<Kernel>::adopt(slab<Kernel>().create(program, *facts));

@@ -6,6 +6,7 @@
 #include "api/describe.hpp"
 #include "api/dispatch.hpp"
 #include "api/platforms.hpp"
+#include "api/session.hpp"
 
 namespace grus::api {
 
@@ -54,7 +55,8 @@ cl_int clGetPlatformInfo(cl_platform_id handle, cl_platform_info query, std::siz
 
 cl_int clUnloadPlatformCompiler(cl_platform_id handle) {
   Platform* platform = live_platform(handle);
-  return platform ? starting_executor().unload_compiler(platform->index) : CL_INVALID_PLATFORM;
+  if (!platform) return CL_INVALID_PLATFORM;
+  return drivers_are_lost_by_fork() ? CL_SUCCESS : starting_executor().unload_compiler(platform->index);
 }
 
 cl_int clUnloadCompiler() { return CL_SUCCESS; }

@@ -112,7 +112,6 @@ void fill_limits(Device& device) {
   limits.max_items = get(CL_DEVICE_MAX_WORK_ITEM_SIZES, std::array<std::size_t, 3>{1, 1, 1});
   limits.max_group_size = get(CL_DEVICE_MAX_WORK_GROUP_SIZE, std::size_t{1});
   limits.max_allocation = get(CL_DEVICE_MAX_MEM_ALLOC_SIZE, cl_ulong{0});
-  limits.global_memory = get(CL_DEVICE_GLOBAL_MEM_SIZE, cl_ulong{0});
   limits.local_memory = get(CL_DEVICE_LOCAL_MEM_SIZE, cl_ulong{0});
   limits.base_align_bytes = get(CL_DEVICE_MEM_BASE_ADDR_ALIGN, cl_uint{1024}) / 8;
   limits.image2d_max = {get(CL_DEVICE_IMAGE2D_MAX_WIDTH, std::size_t{0}),
@@ -122,7 +121,6 @@ void fill_limits(Device& device) {
                         get(CL_DEVICE_IMAGE3D_MAX_DEPTH, std::size_t{0})};
   limits.image_array_max = get(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, std::size_t{0});
   limits.image_buffer_max = get(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, std::size_t{0});
-  limits.pitch_align_pixels = get(CL_DEVICE_IMAGE_PITCH_ALIGNMENT, cl_uint{0});
   limits.queue_properties = get(CL_DEVICE_QUEUE_PROPERTIES, cl_command_queue_properties{0});
   limits.execution = get(CL_DEVICE_EXECUTION_CAPABILITIES, cl_device_exec_capabilities{CL_EXEC_KERNEL});
 }

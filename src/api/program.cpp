@@ -108,6 +108,16 @@ Result<cl_program> clCreateProgramWithBuiltInKernels(cl_context handle, cl_uint 
   return reinterpret_cast<cl_program>(program.hand_out());
 }
 
+namespace {
+
+// Whether a program can be made from this on another device: a driver's own binary can't.
+bool can_be_built_again(const Recipe& recipe) {
+  return recipe.origin != ProgramOrigin::binary &&
+         std::all_of(recipe.inputs.begin(), recipe.inputs.end(), [](const auto& input) { return can_be_built_again(*input); });
+}
+
+}  // namespace
+
 Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, const cl_device_id* handles,
                                              const std::size_t* lengths, const unsigned char** binaries,
                                              cl_int* statuses_out) {
@@ -148,6 +158,7 @@ Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, c
     arguments = std::move(binary->arguments);
   }
   if (damaged) return Failure{CL_INVALID_BINARY};
+  if (origin && !can_be_built_again(*origin)) origin = nullptr;
   recipe.fallback = origin;
   auto program = make_program(*context, *devices, std::move(recipe));
   program->known_arguments = std::move(arguments);
@@ -196,6 +207,7 @@ namespace {
 Result<std::vector<Bytes>> binaries_of(Program& program) {
   const std::lock_guard lock{program.mutex};
   if (!program.binaries.empty()) return program.binaries;
+  if (program.building) return Failure{CL_INVALID_PROGRAM_EXECUTABLE};
   Executor& executor = executor_of(*program.context);
   auto vendor = executor.program_binaries(program.id());
   if (!vendor) return vendor;

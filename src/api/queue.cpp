@@ -109,8 +109,7 @@ cl_int clGetCommandQueueInfo(cl_command_queue handle, cl_command_queue_info quer
   }
 }
 
-// Deprecated since OpenCL 1.1. Changing the order of a queue whose commands are tracked is refused, as later versions
-// do.
+// Deprecated since OpenCL 1.1, and the vendor's to refuse.
 cl_int clSetCommandQueueProperty(cl_command_queue handle, cl_command_queue_properties properties, cl_bool enable,
                                  cl_command_queue_properties* before) {
   Queue* queue = live<Queue>(handle);

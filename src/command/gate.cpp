@@ -58,7 +58,6 @@ Gate::Thread* Gate::register_thread() {
     while (!threads_.compare_exchange_weak(thread->next, thread, std::memory_order_seq_cst)) {
     }
   }
-  thread->depth = 0;
   pthread_setspecific(key, thread);
   t_thread = thread;
   return thread;

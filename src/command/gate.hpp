@@ -27,7 +27,6 @@ class Gate {
   struct alignas(64) Thread {
     std::atomic<Place> place{Place::outside};
     std::atomic<bool> used{true};
-    std::uint32_t depth = 0;  // the gate is re-entrant
     Thread* next = nullptr;
     std::array<std::atomic<std::uint64_t>, kMostCalls> calls{};
   };
@@ -42,6 +41,7 @@ class Gate {
 
    private:
     Thread* thread_;
+    Place before_;  // the gate is re-entrant: a command that waits may run the program's code on its thread
   };
 
   // The same in two halves, for the path of a call: nothing is kept from one to the other. If the first says no, the
@@ -129,12 +129,13 @@ extern Gate g_gate;  // has no destructor: threads may be inside at exit
 inline Gate::Entry::Entry(Call call) : thread_{t_thread} {
   if (!thread_) [[unlikely]]
     thread_ = g_gate.register_thread();
-  if (thread_->depth++ == 0) g_gate.pass(thread_);
+  before_ = thread_->place.load(std::memory_order_relaxed);
+  if (before_ != Place::inside) g_gate.pass(thread_);
   count(*thread_, call);
 }
 
 inline Gate::Entry::~Entry() {
-  if (--thread_->depth == 0) thread_->place.store(Place::outside, std::memory_order_release);
+  thread_->place.store(before_, std::memory_order_release);
 }
 
 inline Gate::Leave::Leave(Place place) : thread_{t_thread} { thread_->place.store(place, std::memory_order_release); }

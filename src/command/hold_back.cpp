@@ -58,6 +58,13 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
   return true;
 }
 
+// For a vendor's thread: nothing of the call stays there, for what it holds may be the last reference to an object.
+std::function<void(cl_int)> HoldBack::posting(std::function<void(cl_int)> call) {
+  return [call = std::move(call)](cl_int reached) mutable {
+    callbacks::post([call = std::move(call), reached] { call(reached); });
+  };
+}
+
 void HoldBack::finish_above(Event& event, cl_int status) {
   event.set_finished(status);
   for (auto& callback : event.callbacks) {
@@ -68,23 +75,21 @@ void HoldBack::finish_above(Event& event, cl_int status) {
   changed_.notify_all();
 }
 
-void HoldBack::add_callback(Event& event, cl_int status, std::function<void(cl_int)> call) {
+cl_int HoldBack::add_callback(Event& event, cl_int status, std::function<void(cl_int)> call) {
   const std::lock_guard lock{mutex_};
   switch (event.place()) {
     case Event::Place::above:
       event.callbacks.push_back({status, std::move(call)});
-      return;
+      return CL_SUCCESS;
     case Event::Place::finished: {
       const cl_int reached = event.status_above() < 0 ? event.status_above() : status;
       callbacks::post([call = std::move(call), reached] { call(reached); });
-      return;
+      return CL_SUCCESS;
     }
     case Event::Place::below:
-      executor_of(*event.context).when_event(event.id(), status, [call = std::move(call)](cl_int reached) {
-        callbacks::post([call, reached] { call(reached); });
-      });
-      return;
+      return executor_of(*event.context).when_event(event.id(), status, posting(std::move(call)));
   }
+  return CL_INVALID_EVENT;
 }
 
 // Sends on whatever no longer has to wait. Something sent in one queue can free something in another, so it goes round
@@ -149,9 +154,8 @@ void HoldBack::send(Held& held) {
   }
   held.event->set_below();
   for (auto& callback : held.event->callbacks) {
-    executor.when_event(held.event->id(), callback.status, [call = std::move(callback.call)](cl_int reached) {
-      callbacks::post([call, reached] { call(reached); });
-    });
+    const cl_int refused = executor.when_event(held.event->id(), callback.status, posting(std::move(callback.call)));
+    if (refused != CL_SUCCESS) log::warn("callback", "a driver takes no callback for an event: OpenCL error {}", refused);
   }
   held.event->callbacks.clear();
 }

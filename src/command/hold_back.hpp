@@ -52,7 +52,7 @@ class HoldBack {
 
   // A user event was set, by the program; false if it was before.
   bool finish(Event& user_event, cl_int status);
-  void add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
+  cl_int add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
 
   // All of these wait, and so must be called outside the gate.
   void wait_until_sent(const Queue& queue);  // everything held so far in that queue
@@ -83,6 +83,7 @@ class HoldBack {
   bool send_from(Queue& queue, Sent& sent);
   void send(Held& held);
   void finish_above(Event& event, cl_int status);
+  static std::function<void(cl_int)> posting(std::function<void(cl_int)> call);
 
   // Guards the held commands of all queues, and the place and callbacks of events that are above the seam.
   std::mutex mutex_;

@@ -92,11 +92,17 @@ class LocalExecutor final : public Executor {
     int version = 0;  // 300 for 3.0: vendors' tables of functions are only as long as their version asks
     std::vector<cl_device_id> devices;
   };
+  struct VendorContext {
+    cl_context handle = nullptr;
+    int version = 0;
+    ErrorNotice notice;
+  };
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
     std::atomic<bool> busy{false};     // something was enqueued since it was last known to be idle
     std::unique_ptr<Staging> staging;  // where the device has memory of its own
+    std::shared_ptr<VendorContext> context;  // whose notice the driver may call for as long as there is work
   };
   struct VendorKernel {
     cl_kernel handle = nullptr;
@@ -112,11 +118,7 @@ class LocalExecutor final : public Executor {
   struct VendorMemory {
     cl_mem handle = nullptr;
     Gone* gone = nullptr;  // owned by the vendor's destructor callback
-  };
-  struct VendorContext {
-    cl_context handle = nullptr;
-    int version = 0;
-    ErrorNotice notice;
+    const void* pinned = nullptr;  // the start of the host memory it works in
   };
   struct VendorEvent {
     cl_event last = nullptr;
@@ -132,7 +134,9 @@ class LocalExecutor final : public Executor {
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
-  cl_int add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory);
+  const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }
+  cl_int add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
+                    std::shared_ptr<HostMemory> host_memory);
   static Gone* watch(cl_mem handle);
   void free_queue(std::unique_ptr<VendorQueue> queue);
   void free_memory(const VendorMemory& memory);
@@ -148,7 +152,7 @@ class LocalExecutor final : public Executor {
   std::vector<std::unique_ptr<Vendor>> vendors_;
   std::vector<VendorPlatform> platforms_;
   VendorTable<cl_device_id> devices_;
-  VendorTable<VendorContext*> contexts_;
+  VendorTable<std::shared_ptr<VendorContext>*> contexts_;
   VendorTable<VendorQueue*> queues_;
   VendorTable<VendorMemory> memories_;
   VendorTable<cl_sampler> samplers_;
@@ -156,6 +160,7 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorKernel*> kernels_;
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
+  std::mutex gone_mutex_;  // guards which memory objects have a Gone, and its calls
   std::mutex queues_mutex_;  // guards the two that follow
   std::vector<VendorQueue*> all_queues_;
   // Queues that the program has released with work in them, and the marker behind that work. Vendors' events need their
@@ -165,6 +170,7 @@ class LocalExecutor final : public Executor {
     cl_event marker = nullptr;
   };
   static bool release_if_done(const Leaving& leaving);
+  cl_int finish_leaving();  // waits for what released queues still have to do
   std::vector<Leaving> leaving_;
 };
 

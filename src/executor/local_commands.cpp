@@ -17,8 +17,8 @@ cl_int LocalExecutor::stage(const Placement& placement, Copy copy) {
   std::vector<cl_event> waits;
   for (const ObjectId wait : placement.waits) waits.push_back(events_[wait].last);
   StagedEvents events;
-  queues_[placement.queue]->busy.store(true, std::memory_order_relaxed);
   const cl_int code = copy(*queues_[placement.queue]->staging, waits, placement.event ? &events : nullptr);
+  queues_[placement.queue]->busy.store(true, std::memory_order_relaxed);
   if (code == CL_SUCCESS && placement.event) events_.set(placement.event, {events.last, events.first});
   return code;
 }
@@ -239,6 +239,7 @@ cl_int LocalExecutor::flush(ObjectId id) {
 }
 
 cl_int LocalExecutor::finish(ObjectId id) {
+  if (!queues_[id]) return finish_leaving();
   VendorQueue& queue = *queues_[id];
   queue.busy.store(false, std::memory_order_relaxed);  // what is enqueued from here on makes it busy again
   return functions(queue.handle).clFinish(queue.handle);

@@ -144,7 +144,7 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
                                           reinterpret_cast<cl_context_properties>(platforms_[platform].handle)};
   list.insert(list.end(), properties.begin(), properties.end());
   list.push_back(0);
-  auto context = std::make_unique<VendorContext>();
+  auto context = std::make_shared<VendorContext>();
   context->notice = std::move(notice);
   context->version = platforms_[platform].version;
   const auto on_error = [](const char* text, const void* data, std::size_t size, void* owner) {
@@ -161,13 +161,15 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
                         .clCreateContext(list.data(), static_cast<cl_uint>(handles.size()), handles.data(),
                                          listens ? +on_error : nullptr, listens ? context.get() : nullptr, &code);
   if (!context->handle) return code;
-  contexts_.set(id, context.release());
+  auto owner = std::make_unique<std::shared_ptr<VendorContext>>(std::move(context));
+  contexts_.set(id, owner.get());
+  (void)owner.release();  // the table's now
   return CL_SUCCESS;
 }
 
 cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId device_id,
                                    std::span<const cl_queue_properties> properties) {
-  const VendorContext& context = *contexts_[context_id];
+  const VendorContext& context = context_of(context_id);
   cl_device_id device = devices_[device_id];
   const auto& call = functions(context.handle);
   cl_int code = CL_SUCCESS;
@@ -187,6 +189,7 @@ cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId de
   auto queue = std::make_unique<VendorQueue>();
   queue->handle = handle;
   queue->device = device;
+  queue->context = *contexts_[context_id];
   queue->staging = Staging::for_queue(context.handle, device, handle);
   const std::lock_guard lock{queues_mutex_};
   all_queues_.push_back(queue.get());
@@ -226,6 +229,13 @@ void LocalExecutor::free_queue(std::unique_ptr<VendorQueue> queue) {
   }
 }
 
+cl_int LocalExecutor::finish_leaving() {
+  const std::lock_guard lock{queues_mutex_};
+  for (const Leaving& left : leaving_) functions(left.marker).clWaitForEvents(1, &left.marker);
+  std::erase_if(leaving_, release_if_done);
+  return CL_SUCCESS;
+}
+
 // A marker for every queue, and the last of them to finish calls.
 void LocalExecutor::when_idle(std::function<void()> call) {
   struct Pending {
@@ -245,7 +255,10 @@ void LocalExecutor::when_idle(std::function<void()> call) {
     for (const VendorQueue* queue : all_queues_) {
       cl_event marker = nullptr;
       const auto& vendor = functions(queue->handle);
-      if (vendor.clEnqueueMarkerWithWaitList(queue->handle, 0, nullptr, &marker) != CL_SUCCESS) continue;
+      if (vendor.clEnqueueMarkerWithWaitList(queue->handle, 0, nullptr, &marker) != CL_SUCCESS) {
+        vendor.clFinish(queue->handle);
+        continue;
+      }
       vendor.clFlush(queue->handle);
       markers.push_back(marker);
     }

@@ -27,8 +27,9 @@ LocalExecutor::Gone* LocalExecutor::watch(cl_mem handle) {
   return gone.release();
 }
 
-cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::shared_ptr<HostMemory> host_memory) {
-  VendorMemory memory{handle, nullptr};
+cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
+                                 std::shared_ptr<HostMemory> host_memory) {
+  VendorMemory memory{handle, nullptr, pinned.data()};
   if (host_memory) {
     memory.gone = watch(handle);
     if (!memory.gone) {
@@ -38,11 +39,12 @@ cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::shared_ptr<Hos
     memory.gone->host_memory = std::move(host_memory);
   }
   memories_.set(id, memory);
+  if (pinned.data()) pinned_.add(pinned.data(), pinned.size());
   return CL_SUCCESS;
 }
 
 cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
-  const VendorContext& context = *contexts_[buffer.context];
+  const VendorContext& context = context_of(buffer.context);
   const auto& call = functions(context.handle);
   const cl_mem_flags flags = with_host_pointer(buffer.flags, buffer.host, buffer.initial);
   void* pointer = buffer.host ? buffer.host : const_cast<void*>(buffer.initial);
@@ -55,8 +57,7 @@ cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
     handle = call.clCreateBuffer(context.handle, flags, buffer.size, pointer, &code);
   }
   if (!handle) return code;
-  if (buffer.host) pinned_.add(buffer.host, buffer.size);
-  return add_memory(buffer.id, handle, buffer.host_memory);
+  return add_memory(buffer.id, handle, {static_cast<const std::byte*>(buffer.host), buffer.size}, buffer.host_memory);
 }
 
 cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
@@ -65,11 +66,11 @@ cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_fla
   cl_int code = CL_SUCCESS;
   cl_mem handle = functions(whole).clCreateSubBuffer(whole, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
   if (!handle) return code;
-  return add_memory(id, handle, nullptr);
+  return add_memory(id, handle, {}, nullptr);
 }
 
 Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
-  const VendorContext& context = *contexts_[image.context];
+  const VendorContext& context = context_of(image.context);
   const auto& call = functions(context.handle);
   const cl_mem_flags flags = with_host_pointer(image.flags, image.host, image.initial);
   void* pointer = image.host ? image.host : const_cast<void*>(image.initial);
@@ -84,19 +85,19 @@ Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
     handle = call.clCreateImage(context.handle, flags, &image.format, &desc, pointer, &code);
   }
   if (!handle) return Failure{code};
-  if (const cl_int failed = add_memory(image.id, handle, image.host_memory); failed != CL_SUCCESS)
-    return Failure{failed};
   ImageLayout layout;
   call.clGetImageInfo(handle, CL_IMAGE_ELEMENT_SIZE, sizeof(std::size_t), &layout.element_size, nullptr);
   call.clGetImageInfo(handle, CL_IMAGE_ROW_PITCH, sizeof(std::size_t), &layout.row_pitch, nullptr);
   call.clGetImageInfo(handle, CL_IMAGE_SLICE_PITCH, sizeof(std::size_t), &layout.slice_pitch, nullptr);
   call.clGetMemObjectInfo(handle, CL_MEM_SIZE, sizeof(std::size_t), &layout.size, nullptr);
-  if (image.host) pinned_.add(image.host, layout.size);
+  const std::span pinned{static_cast<const std::byte*>(image.host), layout.size};
+  if (const cl_int failed = add_memory(image.id, handle, pinned, image.host_memory); failed != CL_SUCCESS)
+    return Failure{failed};
   return layout;
 }
 
 cl_int LocalExecutor::create_sampler(const NewSampler& sampler) {
-  const VendorContext& context = *contexts_[sampler.context];
+  const VendorContext& context = context_of(sampler.context);
   const auto& call = functions(context.handle);
   cl_int code = CL_SUCCESS;
   cl_sampler handle = nullptr;
@@ -111,7 +112,7 @@ cl_int LocalExecutor::create_sampler(const NewSampler& sampler) {
 }
 
 Result<Bytes> LocalExecutor::supported_formats(ObjectId id, cl_mem_flags flags, cl_mem_object_type type) {
-  cl_context context = contexts_[id]->handle;
+  cl_context context = context_of(id).handle;
   const auto function = functions(context).clGetSupportedImageFormats;
   cl_uint count = 0;
   if (const cl_int code = function(context, flags, type, 0, nullptr, &count); code != CL_SUCCESS) return Failure{code};
@@ -121,6 +122,7 @@ Result<Bytes> LocalExecutor::supported_formats(ObjectId id, cl_mem_flags flags, 
 }
 
 void LocalExecutor::when_memory_is_gone(ObjectId id, std::function<void()> call) {
+  const std::lock_guard lock{gone_mutex_};
   VendorMemory memory = memories_[id];
   if (!memory.gone) {
     memory.gone = watch(memory.handle);
@@ -134,7 +136,7 @@ void LocalExecutor::when_memory_is_gone(ObjectId id, std::function<void()> call)
 }
 
 void LocalExecutor::free_memory(const VendorMemory& memory) {
-  if (memory.gone && memory.gone->host_memory) pinned_.remove(memory.gone->host_memory->data());
+  if (memory.pinned) pinned_.remove(memory.pinned);
   functions(memory.handle).clReleaseMemObject(memory.handle);
 }
 
@@ -146,8 +148,9 @@ void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {
       return;
     }
     case ObjectType::context: {
-      const std::unique_ptr<VendorContext> context{contexts_.take(id)};
-      functions(context->handle).clReleaseContext(context->handle);
+      const std::unique_ptr<std::shared_ptr<VendorContext>> owner{contexts_.take(id)};
+      cl_context context = (*owner)->handle;
+      functions(context).clReleaseContext(context);
       return;
     }
     case ObjectType::queue: {

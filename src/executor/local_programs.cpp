@@ -63,7 +63,7 @@ ArgumentFacts argument_facts(cl_kernel kernel, cl_uint index) {
 }  // namespace
 
 Result<cl_program> LocalExecutor::make_program(const BuildOrder& order, std::vector<cl_int>* statuses) {
-  const VendorContext& context = *contexts_[order.context];
+  const VendorContext& context = context_of(order.context);
   const auto& call = functions(context.handle);
   const Recipe& recipe = *order.recipe;
   cl_int code = CL_SUCCESS;
@@ -79,8 +79,12 @@ Result<cl_program> LocalExecutor::make_program(const BuildOrder& order, std::vec
       if (context.version < 210 || !call.clCreateProgramWithIL) return Failure{CL_INVALID_OPERATION};
       program = call.clCreateProgramWithIL(context.handle, recipe.il.data(), recipe.il.size(), &code);
       for (const auto& [id, value] : recipe.specialization_constants) {
-        if (!program || !call.clSetProgramSpecializationConstant) break;
-        code = call.clSetProgramSpecializationConstant(program, id, value.size(), value.data());
+        if (!program) break;
+        code = context.version < 220 ? CL_INVALID_OPERATION
+                                     : call.clSetProgramSpecializationConstant(program, id, value.size(), value.data());
+        if (code == CL_SUCCESS) continue;
+        call.clReleaseProgram(program);
+        return Failure{code};
       }
       break;
     case ProgramOrigin::binary: {
@@ -112,7 +116,7 @@ Result<cl_program> LocalExecutor::make_program(const BuildOrder& order, std::vec
 
 // A program that was linked, made from scratch: its inputs are compiled from what they were made of, and linked.
 Result<cl_program> LocalExecutor::link_again(const BuildOrder& order) {
-  const VendorContext& context = *contexts_[order.context];
+  const VendorContext& context = context_of(order.context);
   const auto& call = functions(context.handle);
   const auto devices = handles_of(order.program_devices);
   std::vector<cl_program> inputs;
@@ -145,7 +149,12 @@ BuildOutcome LocalExecutor::check_program(const BuildOrder& order, std::vector<c
   BuildOutcome outcome;
   const auto program = make_program(order, statuses);
   outcome.code = program.error();
-  if (program) replace_program(order, *program, outcome);
+  if (!program) return outcome;
+  if (programs_[order.program]) {  // what was built before stays until the next build
+    functions(*program).clReleaseProgram(*program);
+  } else {
+    replace_program(order, *program, outcome);
+  }
   return outcome;
 }
 
@@ -159,7 +168,7 @@ void LocalExecutor::replace_program(const BuildOrder& order, cl_program program,
 }
 
 cl_int LocalExecutor::compile(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices) {
-  const VendorContext& context = *contexts_[order.context];
+  const VendorContext& context = context_of(order.context);
   const auto& call = functions(context.handle);
   std::vector<cl_program> headers;
   std::vector<const char*> names;
@@ -183,7 +192,7 @@ cl_int LocalExecutor::compile(const BuildOrder& order, cl_program program, std::
 }
 
 Result<cl_program> LocalExecutor::link(const BuildOrder& order, cl_int* code) {
-  const VendorContext& context = *contexts_[order.context];
+  const VendorContext& context = context_of(order.context);
   std::vector<cl_program> inputs;
   for (const ObjectId input : order.inputs) inputs.push_back(programs_[input]);
   const auto devices = handles_of(order.devices);

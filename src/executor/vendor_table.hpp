@@ -1,6 +1,8 @@
 // Vendors' objects, by the id that is used above the seam.
 #pragma once
 
+#include <new>
+
 #include "base/reserved_array.hpp"
 #include "objects/id.hpp"
 
@@ -16,7 +18,10 @@ class VendorTable {
     const Entry& entry = *entries_.at(id.slot());
     return entry.id == id.value() ? entry.handle : Handle{};
   }
-  void set(ObjectId id, Handle handle) { *entries_.at(id.slot()) = {id.value(), handle}; }
+  void set(ObjectId id, Handle handle) {
+    if (id.slot() >= entries_.capacity()) throw std::bad_alloc{};  // the address space is limited
+    *entries_.at(id.slot()) = {id.value(), handle};
+  }
   Handle take(ObjectId id) {
     const Handle handle = (*this)[id];
     *entries_.at(id.slot()) = {};

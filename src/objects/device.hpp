@@ -25,14 +25,12 @@ struct DeviceLimits {
   std::array<std::size_t, 3> max_items{};
   std::size_t max_group_size = 0;
   cl_ulong max_allocation = 0;
-  cl_ulong global_memory = 0;
   cl_ulong local_memory = 0;
   cl_uint base_align_bytes = 0;
   std::array<std::size_t, 2> image2d_max{};
   std::array<std::size_t, 3> image3d_max{};
   std::size_t image_array_max = 0;
   std::size_t image_buffer_max = 0;
-  cl_uint pitch_align_pixels = 0;
   cl_command_queue_properties queue_properties = 0;
   cl_device_exec_capabilities execution = 0;
 };

@@ -88,10 +88,12 @@ class Kernel : public Object {
   }
   ~Kernel() {
     if (created) program->context->below->free(ObjectType::kernel, id());
-    if (program_references() != 0) detach();  // never handed out
+    detach();
   }
   // The program's last reference is gone. Launches that are still held back don't count: they have their own build.
-  void detach() { program->kernels.fetch_sub(1, std::memory_order_relaxed); }
+  void detach() {
+    if (attached_.exchange(false, std::memory_order_relaxed)) program->kernels.fetch_sub(1, std::memory_order_relaxed);
+  }
 
   const Ref<Program> program;
   const std::shared_ptr<KernelFacts> facts;
@@ -102,6 +104,9 @@ class Kernel : public Object {
   std::size_t unset;           // how many arguments have no value yet
   std::size_t local_size = 0;  // of all local arguments together, at most
   std::uint64_t next_stamp = 1;
+
+ private:
+  std::atomic<bool> attached_{true};
 };
 
 }  // namespace grus

@@ -36,12 +36,12 @@ class Object {
   // The program's references, as clRetain* and clRelease* count them. Objects that depend on this one hold their own,
   // so a context outlives the program's last release for as long as a queue of it lives, and stays valid until then.
   std::uint32_t program_references() const { return program_references_.load(std::memory_order_relaxed); }
-  // False if the program holds none, which is a mistake of the program's and changes nothing.
-  bool program_retain() {
-    auto count = program_references_.load(std::memory_order_relaxed);
-    if (count == 0) retain();  // handed out again by a query, as a queue's context is
-    program_references_.fetch_add(1, std::memory_order_relaxed);
-    return true;
+  // The first of them brings the common reference: the program may have none when a query hands the object out again, as
+  // a queue's context.
+  void program_retain() {
+    retain();
+    if (program_references_.fetch_add(1, std::memory_order_relaxed) != 0)
+      references_.fetch_sub(1, std::memory_order_relaxed);  // there is one already, and it stays while ours does
   }
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
@@ -125,7 +125,7 @@ class Slab {
 
   std::uint32_t take_slot() {
     const std::lock_guard lock{lock_};
-    if (free_count_ > kReuseAfter) {
+    if (free_count_ > kReuseAfter || (free_count_ != 0 && used_.load(std::memory_order_relaxed) == slots_.capacity())) {
       --free_count_;
       return std::exchange(first_free_, *next_free_.at(first_free_));
     }

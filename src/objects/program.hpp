@@ -81,7 +81,6 @@ class Program : public Object {
   // For programs from Grus's container: what a vendor's binary can't tell.
   std::map<std::string, std::vector<ArgumentFacts>> known_arguments;
   std::vector<Bytes> binaries;  // as handed to the program, since the last build
-  bool has_program_scope_variables = false;
   bool from_binary = false;
 };
 

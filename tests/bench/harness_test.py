@@ -1,0 +1,70 @@
+#!/usr/bin/python3
+"""What the harness of the workloads must notice: results that differ, runs that fail, modes that aren't there."""
+
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import tempfile
+import unittest
+
+BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
+SOURCE = pathlib.Path(os.environ["GRUS_SOURCE"])
+FLIP = BUILD / "lib" / "tests" / "libflip_bit.so"
+LOWEST_BIT = 0  # of a float: the program's own check lets it pass
+EXPONENT_BIT = 30
+
+
+class HarnessTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="bench-")))
+
+    def run_harness(self, *options):
+        environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+        return subprocess.run([SOURCE / "bench" / "run", "mmul", "--quick", "--rounds", "1", "--platform", "Portable",
+                               "--vendors", os.environ["GRUS_VENDORS"], *options],
+                              capture_output=True, text=True, check=False, env=environment)
+
+    def grus_that_flips(self, bit):
+        """A `grus` in front of the real one that changes what the program reads."""
+        wrapper = self.folder / "grus"
+        grus = shlex.quote(str(BUILD / "bin" / "grus"))
+        wrapper.write_text(f"#!/bin/sh\nexport FLIP_BIT={bit} LD_PRELOAD={shlex.quote(str(FLIP))}\nexec {grus} \"$@\"\n")
+        wrapper.chmod(0o755)
+        return wrapper
+
+    def test_the_same_results_pass(self):
+        result = self.folder / "rows.json"
+        done = self.run_harness("--json", result)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = json.loads(result.read_text())
+        self.assertEqual([row["mode"] for row in rows], ["native", "grus", "native again"])
+        self.assertEqual(len({row["checksum"] for row in rows}), 1)
+        for row in rows:
+            self.assertLessEqual({"name", "mode", "device", "unit", "median", "low", "high", "runs", "ratio"}, row.keys())
+
+    def test_one_flipped_bit_is_a_failure_that_names_the_workload(self):
+        done = self.run_harness("--grus", self.grus_that_flips(LOWEST_BIT))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("WRONG RESULT: mmul gives different results", done.stdout)
+
+    def test_a_result_that_the_program_itself_rejects_is_one_too(self):
+        done = self.run_harness("--grus", self.grus_that_flips(EXPONENT_BIT))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("grus: mmul ended with 1", done.stdout)
+        self.assertIn("wrong result", done.stdout)
+
+    def test_a_mode_that_is_not_there_is_named(self):
+        done = self.run_harness("--mode", "tcp", "--mode", "grus")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("mode tcp is missing", done.stdout)
+
+    def test_an_unknown_workload_is_an_error(self):
+        done = self.run_harness("no-such")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no such workload: no-such", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
