@@ -113,7 +113,8 @@ namespace {
 // Whether a program can be made from this on another device: a driver's own binary can't.
 bool can_be_built_again(const Recipe& recipe) {
   return recipe.origin != ProgramOrigin::binary &&
-         std::all_of(recipe.inputs.begin(), recipe.inputs.end(), [](const auto& input) { return can_be_built_again(*input); });
+         std::all_of(recipe.inputs.begin(), recipe.inputs.end(),
+                     [](const auto& input) { return can_be_built_again(*input); });
 }
 
 }  // namespace

@@ -134,9 +134,7 @@ inline Gate::Entry::Entry(Call call) : thread_{t_thread} {
   count(*thread_, call);
 }
 
-inline Gate::Entry::~Entry() {
-  thread_->place.store(before_, std::memory_order_release);
-}
+inline Gate::Entry::~Entry() { thread_->place.store(before_, std::memory_order_release); }
 
 inline Gate::Leave::Leave(Place place) : thread_{t_thread} { thread_->place.store(place, std::memory_order_release); }
 

@@ -155,7 +155,8 @@ void HoldBack::send(Held& held) {
   held.event->set_below();
   for (auto& callback : held.event->callbacks) {
     const cl_int refused = executor.when_event(held.event->id(), callback.status, posting(std::move(callback.call)));
-    if (refused != CL_SUCCESS) log::warn("callback", "a driver takes no callback for an event: OpenCL error {}", refused);
+    if (refused != CL_SUCCESS)
+      log::warn("callback", "a driver takes no callback for an event: OpenCL error {}", refused);
   }
   held.event->callbacks.clear();
 }

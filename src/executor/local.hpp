@@ -100,8 +100,8 @@ class LocalExecutor final : public Executor {
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
-    std::atomic<bool> busy{false};     // something was enqueued since it was last known to be idle
-    std::unique_ptr<Staging> staging;  // where the device has memory of its own
+    std::atomic<bool> busy{false};           // something was enqueued since it was last known to be idle
+    std::unique_ptr<Staging> staging;        // where the device has memory of its own
     std::shared_ptr<VendorContext> context;  // whose notice the driver may call for as long as there is work
   };
   struct VendorKernel {
@@ -113,11 +113,10 @@ class LocalExecutor final : public Executor {
   // What to do when the vendor is done with a memory object.
   struct Gone {
     std::shared_ptr<HostMemory> host_memory;
-    std::vector<std::function<void()>> calls;
+    std::function<void()> call;
   };
   struct VendorMemory {
     cl_mem handle = nullptr;
-    Gone* gone = nullptr;  // owned by the vendor's destructor callback
     const void* pinned = nullptr;  // the start of the host memory it works in
   };
   struct VendorEvent {
@@ -137,7 +136,7 @@ class LocalExecutor final : public Executor {
   const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }
   cl_int add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
                     std::shared_ptr<HostMemory> host_memory);
-  static Gone* watch(cl_mem handle);
+  static cl_int watch(cl_mem handle, Gone gone);
   void free_queue(std::unique_ptr<VendorQueue> queue);
   void free_memory(const VendorMemory& memory);
   std::vector<cl_device_id> handles_of(std::span<const ObjectId> devices) const;
@@ -160,7 +159,6 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorKernel*> kernels_;
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
-  std::mutex gone_mutex_;  // guards which memory objects have a Gone, and its calls
   std::mutex queues_mutex_;  // guards the two that follow
   std::vector<VendorQueue*> all_queues_;
   // Queues that the program has released with work in them, and the marker behind that work. Vendors' events need their

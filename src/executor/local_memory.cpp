@@ -16,29 +16,26 @@ cl_mem_flags with_host_pointer(cl_mem_flags flags, const void* host, const void*
 
 }  // namespace
 
-// Asks the vendor to tell when it is done with an object. The record belongs to the vendor's callback from then on.
-LocalExecutor::Gone* LocalExecutor::watch(cl_mem handle) {
-  auto gone = std::make_unique<Gone>();
+// Asks the vendor to tell when it is done with an object, and keeps host memory until then. Vendors call back in the
+// reverse order of asking, as the program's own callbacks must be called.
+cl_int LocalExecutor::watch(cl_mem handle, Gone gone) {
+  auto owner = std::make_unique<Gone>(std::move(gone));
   const auto on_gone = [](cl_mem, void* data) {
     const std::unique_ptr<Gone> told{static_cast<Gone*>(data)};
-    std::for_each(told->calls.rbegin(), told->calls.rend(), [](auto& call) { callbacks::post(std::move(call)); });
+    if (told->call) callbacks::post(std::move(told->call));
   };
-  if (functions(handle).clSetMemObjectDestructorCallback(handle, on_gone, gone.get()) != CL_SUCCESS) return nullptr;
-  return gone.release();
+  const cl_int code = functions(handle).clSetMemObjectDestructorCallback(handle, on_gone, owner.get());
+  if (code == CL_SUCCESS) (void)owner.release();  // the callback's now
+  return code;
 }
 
 cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
                                  std::shared_ptr<HostMemory> host_memory) {
-  VendorMemory memory{handle, nullptr, pinned.data()};
-  if (host_memory) {
-    memory.gone = watch(handle);
-    if (!memory.gone) {
-      functions(handle).clReleaseMemObject(handle);
-      return CL_OUT_OF_HOST_MEMORY;
-    }
-    memory.gone->host_memory = std::move(host_memory);
+  if (host_memory && watch(handle, {std::move(host_memory), nullptr}) != CL_SUCCESS) {
+    functions(handle).clReleaseMemObject(handle);
+    return CL_OUT_OF_HOST_MEMORY;
   }
-  memories_.set(id, memory);
+  memories_.set(id, {handle, pinned.data()});
   if (pinned.data()) pinned_.add(pinned.data(), pinned.size());
   return CL_SUCCESS;
 }
@@ -122,17 +119,8 @@ Result<Bytes> LocalExecutor::supported_formats(ObjectId id, cl_mem_flags flags, 
 }
 
 void LocalExecutor::when_memory_is_gone(ObjectId id, std::function<void()> call) {
-  const std::lock_guard lock{gone_mutex_};
-  VendorMemory memory = memories_[id];
-  if (!memory.gone) {
-    memory.gone = watch(memory.handle);
-    memories_.set(id, memory);
-  }
-  if (memory.gone) {
-    memory.gone->calls.push_back(std::move(call));
-  } else {
+  if (watch(memories_[id].handle, {nullptr, std::move(call)}) != CL_SUCCESS)
     log::warn("memory", "the vendor takes no destructor callback; the program's won't be called");
-  }
 }
 
 void LocalExecutor::free_memory(const VendorMemory& memory) {

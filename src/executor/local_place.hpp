@@ -29,9 +29,10 @@ template <typename Call>
 template <typename Call>
 cl_int LocalExecutor::place(const Placement& placement, Call call) {
   VendorQueue& to = *queues_[placement.queue];
-  const cl_int code = !placement.waits.empty() || placement.event
-                          ? place_in_full(placement, to.handle, call)
-                          : call(to.handle, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
+  const cl_int code =
+      !placement.waits.empty() || placement.event
+          ? place_in_full(placement, to.handle, call)
+          : call(to.handle, cl_uint{0}, static_cast<const cl_event*>(nullptr), static_cast<cl_event*>(nullptr));
   to.busy.store(true, std::memory_order_relaxed);  // after the call: clFinish on another thread may not have seen it
   return code;
 }

@@ -1,4 +1,5 @@
-// Preloaded into a program, flips one bit of what it reads from the device: FLIP_BIT says which bit of the read's start.
+// Preloaded into a program, flips one bit of what it reads from the device: FLIP_BIT says which bit of the read's
+// start.
 #include <CL/cl.h>
 #include <dlfcn.h>
 

@@ -12,10 +12,11 @@ T fact(cl_device_id device, cl_device_info query) {
 
 }  // namespace
 
-Frame::Frame(const bench::Choice& choice) : device_{[&] {
-    const Timer timer{seconds_[static_cast<size_t>(Phase::init)]};
-    return bench::Device{choice};
-  }()} {}
+Frame::Frame(const bench::Choice& choice)
+    : device_{[&] {
+        const Timer timer{seconds_[static_cast<size_t>(Phase::init)]};
+        return bench::Device{choice};
+      }()} {}
 
 void Frame::build(const char* source, const std::string& options) {
   timed(Phase::build, [&] { device_.build(source, options); });

@@ -17,9 +17,7 @@ class Random {
   }
   std::uint32_t below(std::uint32_t limit) { return static_cast<std::uint32_t>((next() >> 32) * limit >> 32); }
   // In [low, high).
-  float between(float low, float high) {
-    return low + (high - low) * static_cast<float>(next() >> 40) * 0x1p-24F;
-  }
+  float between(float low, float high) { return low + (high - low) * static_cast<float>(next() >> 40) * 0x1p-24F; }
 
  private:
   std::uint64_t state_;

@@ -33,7 +33,8 @@ Options parse(CLI::App& app, int argc, char** argv, const About& about) {
   app.add_option("--device", options.choice.device, "part of the device's name");
   app.add_option("--size", options.size, fmt::format("{}; {} unless told", about.size_is, about.size))
       ->check(CLI::PositiveNumber);
-  app.add_option("--iterations", options.iterations, fmt::format("rounds of the work; {} unless told", about.iterations))
+  app.add_option("--iterations", options.iterations,
+                 fmt::format("rounds of the work; {} unless told", about.iterations))
       ->check(CLI::PositiveNumber);
   app.add_option("--seconds", options.seconds, "rounds for that long, instead of a number of them")
       ->check(CLI::PositiveNumber);
@@ -82,8 +83,7 @@ nlohmann::json times_of(const Frame& frame, double total) {
   return times;
 }
 
-void run(const Options& options, const About& about,
-         const std::function<std::unique_ptr<Workload>(size_t)>& make) {
+void run(const Options& options, const About& about, const std::function<std::unique_ptr<Workload>(size_t)>& make) {
   auto workload = make(options.size);
   const auto start = Clock::now();
   Frame frame{options.choice};
@@ -98,12 +98,9 @@ void run(const Options& options, const About& about,
   if (options.verify) workload->verify();
   const auto closing = Clock::now();
   frame.timed(Phase::close, [&] { workload.reset(); });
-  nlohmann::json line{{"workload", about.name},
-                      {"device", frame.name()},
-                      {"size", options.size},
-                      {"iterations", iterations},
-                      {"verified", options.verify},
-                      {"seconds", times_of(frame, before_close + since(closing))}};
+  nlohmann::json line{{"workload", about.name},     {"device", frame.name()},
+                      {"size", options.size},       {"iterations", iterations},
+                      {"verified", options.verify}, {"seconds", times_of(frame, before_close + since(closing))}};
   for (const auto& [name, value] : frame.reported()) line[name] = value;
   if (options.study != 0) line["study"] = study.as_json();
   fmt::print("{}\nchecksum {:016x}\n", line.dump(), checksum.value());
