@@ -24,6 +24,9 @@ using bench::Kernel;
 enum class Phase : std::uint8_t { init, build, allocate, to_device, kernels, from_device, close };
 inline constexpr std::array kPhaseNames{"init", "build", "allocate", "to_device", "kernels", "from_device", "close"};
 
+// Launches are made of whole groups, and tiled problems of whole tiles.
+constexpr size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
 // Up to three sizes, as launches take them.
 class Range {
  public:

@@ -135,6 +135,11 @@ void expect_close(const char* what, std::span<const float> results, std::span<co
   }
 }
 
+void expect_near(const char* what, size_t index, double result, double expected, double bound) {
+  if (!(std::abs(result - expected) <= bound))
+    throw Wrong(fmt::format("{}[{}] is {}, not {}", what, index, result, expected));
+}
+
 void expect_same(const char* what, std::span<const std::uint32_t> results, std::span<const std::uint32_t> expected) {
   if (results.size() != expected.size())
     throw Wrong(fmt::format("{}: {} values instead of {}", what, results.size(), expected.size()));

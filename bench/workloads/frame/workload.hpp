@@ -52,6 +52,8 @@ int run_workload(int argc, char** argv, const About& about) {
 // Throws Wrong unless each is within `relative` of what is expected, or within `absolute` of it.
 void expect_close(const char* what, std::span<const float> results, std::span<const float> expected, double relative,
                   double absolute);
+// The same for one value, with its own bound on the error.
+void expect_near(const char* what, size_t index, double result, double expected, double bound);
 void expect_same(const char* what, std::span<const std::uint32_t> results, std::span<const std::uint32_t> expected);
 
 }  // namespace workload

@@ -12,7 +12,7 @@ constexpr size_t kTile = 16;
 
 class Mmul : public Workload {
  public:
-  explicit Mmul(size_t size) : n_{(size + kTile - 1) / kTile * kTile}, a_(n_ * n_), b_(n_ * n_), c_(n_ * n_) {
+  explicit Mmul(size_t size) : n_{round_up(size, kTile)}, a_(n_ * n_), b_(n_ * n_), c_(n_ * n_) {
     Random random{1};
     for (float& value : a_) value = random.between(-1, 1);
     for (float& value : b_) value = random.between(-1, 1);

@@ -1,0 +1,86 @@
+// LU decomposition in the manner of Rodinia's lud, which LoGV's papers run: many short kernels. Their 39 MiB of data
+// are a matrix of 3200 by 3200.
+#include <cmath>
+
+#include "frame/workload.hpp"
+#include "lud.cl.hpp"
+
+namespace {
+
+using namespace workload;
+
+constexpr size_t kTile = 16;
+
+class Lud : public Workload {
+ public:
+  explicit Lud(size_t size) : n_{round_up(size, kTile)}, matrix_(n_ * n_), decomposed_(n_ * n_) {
+    Random random{1};
+    for (float& value : matrix_) value = random.between(-1, 1);
+    // Heavy enough that nothing needs pivoting, and light enough that L isn't all but zero below its diagonal.
+    const float heavy = 1 + 2 * std::sqrt(static_cast<float>(n_));
+    for (size_t row = 0; row < n_; ++row) matrix_[row * n_ + row] += heavy;
+  }
+
+  void prepare(Frame& frame) override {
+    frame.build(kKernels, "-DTILE=" + std::to_string(kTile));
+    diagonal_ = frame.kernel("diagonal");
+    perimeter_ = frame.kernel("perimeter");
+    internal_ = frame.kernel("internal");
+    on_device_ = frame.buffer_of<float>(matrix_.size());
+  }
+  // The matrix is decomposed where it is: each round needs it anew.
+  void iterate(Frame& frame) override {
+    frame.send(on_device_, matrix_);
+    const auto n = static_cast<cl_uint>(n_);
+    for (size_t start = 0; start < n_; start += kTile) {
+      const auto from = static_cast<cl_uint>(start);
+      frame.launch(diagonal_, {kTile, kTile}, {kTile, kTile}, on_device_, n, from);
+      const size_t rest = n_ - start - kTile;
+      if (rest == 0) break;
+      frame.launch(perimeter_, {2 * rest}, {2 * kTile}, on_device_, n, from);
+      frame.launch(internal_, {rest, rest}, {kTile, kTile}, on_device_, n, from);
+    }
+  }
+  void collect(Frame& frame) override { frame.fetch(on_device_, decomposed_); }
+
+  // L (U x) = A x for a vector of ones and minus ones: an error in any element shows, at a cost of n squared.
+  void verify() const override {
+    Random random{2};
+    std::vector<double> x(n_);
+    for (double& value : x) value = random.below(2) == 0 ? 1.0 : -1.0;
+    std::vector<double> ux(n_);
+    for (size_t row = 0; row < n_; ++row) {
+      for (size_t column = row; column < n_; ++column) ux[row] += decomposed_[row * n_ + column] * x[column];
+    }
+    const double bound = 4e-7 * static_cast<double>(n_);
+    for (size_t row = 0; row < n_; ++row) {
+      double lux = ux[row];
+      double ax = 0;
+      for (size_t column = 0; column < row; ++column) lux += decomposed_[row * n_ + column] * ux[column];
+      for (size_t column = 0; column < n_; ++column) ax += matrix_[row * n_ + column] * x[column];
+      expect_near("row of the product", row, lux, ax, bound);
+    }
+  }
+  void add_to(Checksum& checksum) const override { checksum.add(decomposed_); }
+
+ private:
+  size_t n_;
+  std::vector<float> matrix_;
+  std::vector<float> decomposed_;
+  Kernel diagonal_;
+  Kernel perimeter_;
+  Kernel internal_;
+  Buffer on_device_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return run_workload<Lud>(argc, argv,
+                           {.name = "lud",
+                            .what = "LU decomposition without pivoting, in tiles: many short kernels",
+                            .size = 3200,
+                            .size_is = "rows and columns",
+                            .iterations = 1,
+                            .quick_size = 256});
+}
