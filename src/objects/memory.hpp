@@ -14,8 +14,8 @@ namespace grus {
 class HostMemory {
  public:
   // Pages of its own are what a device with memory of its own reads and writes best. For a CPU the heap is better:
-  // blocks are used again while they are in the cache, and don't all start at the same place of a page, where they would
-  // get in each other's way.
+  // blocks are used again while they are in the cache, and don't all start at the same place of a page, where they
+  // would get in each other's way.
   enum class Kind : std::uint8_t { heap, pages };
   HostMemory(std::size_t size, Kind kind);  // throws std::bad_alloc
   ~HostMemory();

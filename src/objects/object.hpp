@@ -36,8 +36,8 @@ class Object {
   // The program's references, as clRetain* and clRelease* count them. Objects that depend on this one hold their own,
   // so a context outlives the program's last release for as long as a queue of it lives, and stays valid until then.
   std::uint32_t program_references() const { return program_references_.load(std::memory_order_relaxed); }
-  // The first of them brings the common reference: the program may have none when a query hands the object out again, as
-  // a queue's context.
+  // The first of them brings the common reference: the program may have none when a query hands the object out again,
+  // as a queue's context.
   void program_retain() {
     retain();
     if (program_references_.fetch_add(1, std::memory_order_relaxed) != 0)
