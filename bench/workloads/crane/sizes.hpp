@@ -13,8 +13,6 @@ inline size_t group_size(const Frame& frame, size_t most = 256) {
   return std::bit_floor(std::min(most, frame.max_group_size()));
 }
 
-constexpr size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
-
 inline std::string define(const char* name, size_t value) {
   return std::string{" -D"} + name + "=" + std::to_string(value);
 }
