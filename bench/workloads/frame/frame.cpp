@@ -1,5 +1,7 @@
 #include "frame/frame.hpp"
 
+#include <algorithm>
+
 namespace workload {
 namespace {
 
@@ -28,8 +30,21 @@ Kernel Frame::kernel(const char* name) {
 
 Buffer Frame::buffer(size_t bytes, cl_mem_flags flags, void* host) {
   auto made = timed(Phase::allocate, [&] { return device_.buffer(bytes, flags, host); });
-  buffers_.push_back({made.get(), bytes});
+  const auto place = std::find_if(buffers_.begin(), buffers_.end(), [&](const Made& other) {
+    return other.buffer == nullptr && other.bytes == bytes;
+  });
+  if (place == buffers_.end())
+    buffers_.push_back({made.get(), bytes});
+  else
+    place->buffer = made.get();
   return made;
+}
+
+void Frame::release(Buffer& buffer) {
+  for (Made& made : buffers_) {
+    if (made.buffer == buffer.get()) made.buffer = nullptr;
+  }
+  timed(Phase::close, [&] { buffer.reset(); });
 }
 
 bool Frame::has_images() const { return fact<cl_bool>(device(), CL_DEVICE_IMAGE_SUPPORT) == CL_TRUE; }

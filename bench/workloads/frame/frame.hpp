@@ -78,6 +78,8 @@ class Frame {
   Buffer buffer_of(size_t count, cl_mem_flags flags = CL_MEM_READ_WRITE) {
     return buffer(count * sizeof(T), flags);
   }
+  // Gives a buffer back before the end; the next of its size takes its place in the study.
+  void release(Buffer& buffer);
 
   // Blocking copies of a whole array, to the start of a buffer and back.
   template <class T>
@@ -120,7 +122,7 @@ class Frame {
 
   // The buffers that were made here and are still there, for the study of dirty pages.
   struct Made {
-    cl_mem buffer;
+    cl_mem buffer;  // null: released
     size_t bytes;
   };
   const std::vector<Made>& buffers() const { return buffers_; }

@@ -17,6 +17,7 @@ void Study::look(Frame& frame) {
   std::uint64_t before = 0;
   for (size_t index = 0; index < buffers.size(); ++index) {
     const auto [buffer, size] = buffers[index];
+    if (buffer == nullptr) continue;
     bytes.resize(size);
     check(clEnqueueReadBuffer(frame.queue(), buffer, CL_TRUE, 0, size, bytes.data(), 0, nullptr, nullptr),
           "clEnqueueReadBuffer");

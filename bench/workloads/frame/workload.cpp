@@ -109,8 +109,10 @@ void run(const Options& options, const About& about, const std::function<std::un
 }  // namespace
 
 int run_workload(int argc, char** argv, const About& about,
-                 const std::function<std::unique_ptr<Workload>(size_t size)>& make) {
+                 const std::function<std::unique_ptr<Workload>(size_t size)>& make,
+                 const std::function<void(CLI::App& app)>& add_options) {
   CLI::App app{about.what, about.name};
+  if (add_options) add_options(app);
   const Options options = parse(app, argc, argv, about);
   try {
     run(options, about, make);

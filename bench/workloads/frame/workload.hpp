@@ -9,6 +9,10 @@
 #include "frame/frame.hpp"
 #include "frame/random.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace workload {
 
 // The device's results are wrong.
@@ -40,9 +44,11 @@ struct About {
 };
 
 // Parses the command line, runs, checks, and prints: a JSON line with the times, and the checksum on the last line.
-// Exit status: 0, 1 the result is wrong, 2 it couldn't run.
+// Exit status: 0, 1 the result is wrong, 2 it couldn't run. add_options is for a workload with options of its own; they
+// are parsed before the workload is made.
 int run_workload(int argc, char** argv, const About& about,
-                 const std::function<std::unique_ptr<Workload>(size_t size)>& make);
+                 const std::function<std::unique_ptr<Workload>(size_t size)>& make,
+                 const std::function<void(CLI::App& app)>& add_options = {});
 
 template <class T>
 int run_workload(int argc, char** argv, const About& about) {
