@@ -39,7 +39,9 @@ ALL = (
     Workload("mmul", ("logv", "virtio-cl")),
     *(Workload(name, ("logv",)) for name in LOGV if name != "mmul"),
     *(Workload(name, ("virtio-cl",)) for name in VIRTIO_CL if name != "mmul"),
-    *(Workload(name, ("crane",)) for name in SHOC),
+    *(Workload(name, ("crane",)) for name in (*SHOC, "encoder", "cnn")),
+    Workload("dirty", ("gmig",)),
+    Workload("awkward"),
 )
 BY_OPTIONS = tuple(_options(millions) for millions in OPTION_COUNTS)
 

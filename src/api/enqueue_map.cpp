@@ -39,11 +39,10 @@ Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   order.size = size;
   order.host = region->host;
   order.host_memory = region->host_memory;
+  order.is_region = true;
   const cl_int code = executor_of(*memory.context).create_buffer(order);
   if (code != CL_SUCCESS) return Failure{code == CL_OUT_OF_RESOURCES ? code : CL_MAP_FAILURE};
   region->created = true;
-  // A write from it may be under way when the program has released the buffer.
-  executor_of(*memory.context).when_memory_is_gone(memory.id(), [kept = region] {});
   return region;
 }
 

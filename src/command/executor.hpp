@@ -50,6 +50,7 @@ struct NewBuffer {
   void* host = nullptr;                     // memory to work in, registered for the device's use
   const void* initial = nullptr;            // or contents to start with
   std::shared_ptr<HostMemory> host_memory;  // kept until the vendor is done with it
+  bool is_region = false;  // commands on other buffers read and write its host memory, and may when it is freed
 };
 
 struct NewImage {

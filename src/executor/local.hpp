@@ -118,6 +118,7 @@ class LocalExecutor final : public Executor {
   struct VendorMemory {
     cl_mem handle = nullptr;
     const void* pinned = nullptr;  // the start of the host memory it works in
+    bool is_region = false;        // see NewBuffer
   };
   struct VendorEvent {
     cl_event last = nullptr;

@@ -35,7 +35,7 @@ cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::span<const std
     functions(handle).clReleaseMemObject(handle);
     return CL_OUT_OF_HOST_MEMORY;
   }
-  memories_.set(id, {handle, pinned.data()});
+  memories_.set(id, {handle, pinned.data(), false});
   if (pinned.data()) pinned_.add(pinned.data(), pinned.size());
   return CL_SUCCESS;
 }
@@ -54,7 +54,9 @@ cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
     handle = call.clCreateBuffer(context.handle, flags, buffer.size, pointer, &code);
   }
   if (!handle) return code;
-  return add_memory(buffer.id, handle, {static_cast<const std::byte*>(buffer.host), buffer.size}, buffer.host_memory);
+  code = add_memory(buffer.id, handle, {static_cast<const std::byte*>(buffer.host), buffer.size}, buffer.host_memory);
+  if (code == CL_SUCCESS && buffer.is_region) memories_.set(buffer.id, {handle, buffer.host, true});
+  return code;
 }
 
 cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
@@ -125,7 +127,9 @@ void LocalExecutor::when_memory_is_gone(ObjectId id, std::function<void()> call)
 
 void LocalExecutor::free_memory(const VendorMemory& memory) {
   if (memory.pinned) pinned_.remove(memory.pinned);
-  functions(memory.handle).clReleaseMemObject(memory.handle);
+  const auto release = [handle = memory.handle] { functions(handle).clReleaseMemObject(handle); };
+  if (!memory.is_region) return release();
+  when_idle([release] { callbacks::post(release); });
 }
 
 void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {

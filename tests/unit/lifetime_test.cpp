@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -230,6 +231,34 @@ TEST(Buffer, OutlivesItsReleaseForAsLongAsASubBufferLives) {
             CL_SUCCESS);
   EXPECT_EQ(cl().clReleaseMemObject(part), CL_SUCCESS);
   EXPECT_FALSE(is_valid(buffer));
+}
+
+// What was written through the pointer must arrive, whatever is released right after the unmap.
+TEST(Buffer, TakesWhatWasMappedThoughEverythingIsReleasedAtOnce) {
+  constexpr std::size_t kSize = std::size_t{4} << 20;
+  cl_mem buffer = cl().clCreateBuffer(own().context, CL_MEM_READ_WRITE, kSize, nullptr, nullptr);
+  for (int round = 1; round <= 20; ++round) {
+    cl_command_queue queue = cl().clCreateCommandQueue(own().context, world().device, 0, nullptr);
+    const cl_buffer_region half{kSize / 2, kSize / 2};
+    cl_mem part = cl().clCreateSubBuffer(buffer, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &half, nullptr);
+    cl_int code = CL_SUCCESS;
+    void* pointer = cl().clEnqueueMapBuffer(queue, part, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0, kSize / 2, 0,
+                                            nullptr, nullptr, &code);
+    ASSERT_EQ(code, CL_SUCCESS);
+    std::memset(pointer, round, kSize / 2);
+    cl_event unmapped = nullptr;
+    ASSERT_EQ(cl().clEnqueueUnmapMemObject(queue, part, pointer, 0, nullptr, &unmapped), CL_SUCCESS);
+    ASSERT_EQ(cl().clReleaseMemObject(part), CL_SUCCESS);
+    ASSERT_EQ(cl().clReleaseCommandQueue(queue), CL_SUCCESS);
+    std::vector<unsigned char> seen(kSize / 2);
+    ASSERT_EQ(cl().clEnqueueReadBuffer(own().queue, buffer, CL_TRUE, kSize / 2, seen.size(), seen.data(), 1, &unmapped,
+                                       nullptr),
+              CL_SUCCESS);
+    ASSERT_EQ(cl().clReleaseEvent(unmapped), CL_SUCCESS);
+    const std::vector<unsigned char> expected(seen.size(), static_cast<unsigned char>(round));
+    ASSERT_EQ(seen, expected);
+  }
+  ASSERT_EQ(cl().clReleaseMemObject(buffer), CL_SUCCESS);
 }
 
 TEST(SubDevice, OutlivesItsReleaseForAsLongAsAContextLives) {
