@@ -30,9 +30,8 @@ Kernel Frame::kernel(const char* name) {
 
 Buffer Frame::buffer(size_t bytes, cl_mem_flags flags, void* host) {
   auto made = timed(Phase::allocate, [&] { return device_.buffer(bytes, flags, host); });
-  const auto place = std::find_if(buffers_.begin(), buffers_.end(), [&](const Made& other) {
-    return other.buffer == nullptr && other.bytes == bytes;
-  });
+  const auto place = std::find_if(buffers_.begin(), buffers_.end(),
+                                  [&](const Made& other) { return other.buffer == nullptr && other.bytes == bytes; });
   if (place == buffers_.end())
     buffers_.push_back({made.get(), bytes});
   else
