@@ -124,7 +124,7 @@ def options():
     parser.add_argument("--native-only", action="store_true", help="without Grus")
     parser.add_argument("--json", help="write the result there too")
     parser.add_argument("--count_calls", help="the program; default build/bin/count_calls")
-    parser.add_argument("--library", type=pathlib.Path, default=common.BUILD / "lib" / "libgrus.so",
+    parser.add_argument("--libgrus", type=pathlib.Path, default=common.BUILD / "lib" / "libgrus.so",
                         help="Grus's library; default build/lib/libgrus.so")
     chosen = parser.parse_args()
     if chosen.runs < 2:
@@ -163,10 +163,10 @@ def main():
         native = Counter(program, environment, vendors)
         grus = None
         if not chosen.native_only:
-            if not chosen.library.is_file():
-                raise common.Problem(f"{chosen.library} isn't there: run make first, or name it with --library")
+            if not chosen.libgrus.is_file():
+                raise common.Problem(f"{chosen.libgrus} isn't there: run make first, or name it with --libgrus")
             (scratch / "grus").mkdir()
-            (scratch / "grus" / "grus.icd").write_text(f"{chosen.library.resolve()}\n", encoding="utf-8")
+            (scratch / "grus" / "grus.icd").write_text(f"{chosen.libgrus.resolve()}\n", encoding="utf-8")
             through = {"OCL_ICD_VENDORS": str(scratch / "grus"), "GRUS_VENDORS": str(folder)}
             grus = Counter(program, environment | through, vendors)
         counted = measure(chosen, native, grus)

@@ -3,12 +3,11 @@
 import itertools
 import math
 import os
-import random
 import statistics
 
 import common
+import ratios
 
-RESAMPLES = 2000
 TIME = {"launch_pipelined", "launch_3_args", "read_4k", "map_64k", "map_16m", "map_use_host_ptr"}
 CORES_FOR_STAGING = 16
 
@@ -31,32 +30,16 @@ def is_bulk(case):
     return case["unit"] == "GB/s"
 
 
-def middle_mean(values):
-    """The mean of the middle half: no outlier counts, and it varies less than the median."""
-    ordered = sorted(values)
-    cut = len(ordered) // 4
-    return statistics.fmean(ordered[cut:len(ordered) - cut])
-
-
-def interval(rounds, log_ratio):
-    """(ratio, low, high) with a bootstrap over rounds and the turns within."""
-    groups = [[log_ratio(turn) for turn in turns] for turns in rounds if turns]
-    chance = random.Random(1)
-    means = []
-    for _ in range(RESAMPLES):
-        drawn = [chance.choices(group, k=len(group)) for group in chance.choices(groups, k=len(groups))]
-        means.append(middle_mean(itertools.chain.from_iterable(drawn)))
-    means.sort()
-    point = middle_mean(itertools.chain.from_iterable(groups))
-    return tuple(math.exp(value) for value in (point, means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1]))
-
-
 def against_native(turn):
-    return math.log(turn["grus"]) - (math.log(turn["native A"]) + math.log(turn["native B"])) / 2
+    return ratios.log_ratio(turn["grus"], turn["native A"], turn["native B"])
 
 
 def against_itself(turn):
-    return math.log(turn["native B"]) - math.log(turn["native A"])
+    return ratios.log_ratio(turn["native B"], turn["native A"])
+
+
+def interval(rounds, log_ratio):
+    return ratios.interval([[log_ratio(turn) for turn in turns] for turns in rounds if turns])
 
 
 def verdict(limit, ratio):

@@ -66,6 +66,8 @@ def origin(about, name):
     versions = about.get("versions", {})
     if isinstance(versions, dict):
         versions = ", ".join(value if value.startswith(key) else f"{key} {value}" for key, value in versions.items())
+    if about.get("code"):
+        parts.append(f"- code: {about['code']}")
     parts.append(f"- versions: {versions or 'not recorded'}")
     parts.append(f"- made by: `{about['command']}`, `bench/results/{name}`" if "command" in about
                  else f"- from: `bench/results/{name}`")

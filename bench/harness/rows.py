@@ -2,7 +2,7 @@
 
 from harness.measure import spread
 from harness.modes import AGAIN, NATIVE
-from harness.ratios import interval, log_ratio
+from ratios import interval, log_ratio
 
 
 def total(run):
@@ -18,7 +18,7 @@ def ratio_of(measured, mode, of=total):
     # A time of nothing can't be compared.
     pairs = [(of(taken[mode]), [of(taken[name]) for name in natives]) for taken in rounds]
     pairs = [log_ratio(value, *others) for value, others in pairs if value > 0 and min(others) > 0]
-    return interval(pairs) if pairs else None
+    return interval([[pair] for pair in pairs]) if pairs else None
 
 
 def rows_of(measurement, about):

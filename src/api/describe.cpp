@@ -27,7 +27,7 @@ cl_int describe(cl_device_id handle, std::size_t size, void* text, std::size_t* 
       "callbacks\"}},"
       "{{\"what\":\"mapped pointers and host-pointer buffers\"}}],"
       "\"not_offered\":[{}]}}",
-      driver.library, driver.unload, device->limits.shares_host_memory ? "shared with host" : "own", hidden);
+      driver.file, driver.unload, device->limits.shares_host_memory ? "shared with host" : "own", hidden);
   return answer(Room{size, text, size_ret}, json);
 }
 

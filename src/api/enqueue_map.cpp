@@ -85,6 +85,7 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
   if (memory.host) return &memory.take_mapping([](const Mapping&) { return true; });
   std::size_t others = 0;
+  ObjectId waited_for;
   Mapping& mapping = memory.take_mapping([&](Mapping& free) {
     Region& region = free.staging;
     if (!region.memory) return true;
@@ -92,9 +93,13 @@ Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t si
     if (is_free_for(region, queue)) return true;
     // Last used on other queues. A few are left to them; then one is taken, once that queue has done its work.
     if (++others < kRegionsLeftToOthers || !region.last_queue) return false;
-    executor_of(queue).finish(region.last_queue);
+    waited_for = region.last_queue;
     return true;
   });
+  if (waited_for) {
+    const Gate::Leave leave{Gate::Place::waiting};
+    executor_of(queue).finish(waited_for);
+  }
   if (!mapping.staging.memory) {
     auto region = make_region(memory, size);
     if (!region) {
@@ -146,6 +151,7 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   if (!queue) return Failure{CL_INVALID_COMMAND_QUEUE};
   Memory* buffer = live<Memory>(handle);
   if (const cl_int code = check_buffer(*queue, buffer, Access::device_only); code != CL_SUCCESS) return Failure{code};
+  const Ref<Memory> alive{buffer};  // while this waits outside the gate
   if (size == 0 || overflows(offset, size, buffer->size)) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*buffer, flags); code != CL_SUCCESS) return Failure{code};
   const auto taken = take_mapping(*buffer, *queue, size);
@@ -169,6 +175,7 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   if (!queue) return Failure{CL_INVALID_COMMAND_QUEUE};
   Memory* image = live<Memory>(handle);
   if (const cl_int code = check_image(*queue, image, Access::device_only); code != CL_SUCCESS) return Failure{code};
+  const Ref<Memory> alive{image};  // while this waits outside the gate
   const ImageFacts& facts = *image->image;
   if (!origin || !region || !row_pitch_out || !is_within(facts, triple(origin), triple(region)))
     return Failure{CL_INVALID_VALUE};

@@ -70,7 +70,7 @@ void after_fork_in_child() {
   // Inherited handles are invalid from here on, and whatever other threads were doing is not done any more.
   g_session_number.fetch_add(1);
   g_gate.forget_other_threads();
-  HoldBack::instance().forget_all();
+  HoldBack::after_fork();
   callbacks::forget_all();
   g_parents_calls = g_gate.calls();
   if (g_started) g_lost_by_fork = true;

@@ -170,9 +170,9 @@ Subcommand add_enable(CLI::App& grus) {
   app->footer(kEnableExamples);
   const auto options = add_options(*app);
   return {app, [options] {
-            const fs::path library = find_installation().library;
+            const fs::path libgrus = find_installation().libgrus;
             return change(
-                *options, [&] { return steps_to_enable(options->folder, library); }, "Grus is enabled",
+                *options, [&] { return steps_to_enable(options->folder, libgrus); }, "Grus is enabled",
                 "Grus is enabled. `grus disable` undoes this.");
           }};
 }

@@ -42,13 +42,13 @@ struct Grus {
 
 // Loaded as an ICD loader would, so that it needs no loader and shows only what Grus offers.
 Grus load(const Installation& installation) {
-  void* library = dlopen(installation.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(installation.libgrus.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) throw Problem{fmt::format("{}; build or install Grus again", dlerror())};
   const auto address =
       reinterpret_cast<cl_api_clGetExtensionFunctionAddress>(dlsym(library, "clGetExtensionFunctionAddress"));
   const auto get_platforms =
       address ? reinterpret_cast<cl_api_clGetPlatformIDs>(address("clIcdGetPlatformIDsKHR")) : nullptr;
-  if (!get_platforms) throw Problem{fmt::format("{} is no OpenCL driver", installation.library.string())};
+  if (!get_platforms) throw Problem{fmt::format("{} is no OpenCL driver", installation.libgrus.string())};
   Grus grus;
   grus.describe = reinterpret_cast<DescribeDevice>(address("grusDescribeDevice"));
   cl_uint count = 0;

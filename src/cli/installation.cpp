@@ -35,8 +35,8 @@ bool is_grus_itself(const fs::path& vendors, const Installation& installation) {
   std::error_code error;
   return fs::equivalent(vendors, installation.icd_folder, error) ||
          fs::equivalent(vendors, installation.icd_folder / "grus.icd", error) ||
-         fs::equivalent(vendors, installation.library, error) ||
-         fs::equivalent(library_named_in(vendors), installation.library, error);
+         fs::equivalent(vendors, installation.libgrus, error) ||
+         fs::equivalent(library_named_in(vendors), installation.libgrus, error);
 }
 
 }  // namespace
@@ -68,9 +68,9 @@ Installation find_installation_with_icd() {
   const std::string named = library_named_in(icd_file);
   std::error_code error;
   if (named.empty()) throw Problem{fmt::format("{} isn't there; build or install Grus again", icd_file.string())};
-  if (!fs::equivalent(named, found.library, error)) {
+  if (!fs::equivalent(named, found.libgrus, error)) {
     throw Problem{fmt::format("{} names {}, not {}: was Grus moved? Build or install it again", icd_file.string(),
-                              named, found.library.string())};
+                              named, found.libgrus.string())};
   }
   return found;
 }

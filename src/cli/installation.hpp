@@ -10,7 +10,7 @@ namespace grus::cli {
 inline constexpr const char* kSystemVendors = "/etc/OpenCL/vendors";
 
 struct Installation {
-  std::filesystem::path library;  // libgrus.so
+  std::filesystem::path libgrus;
   std::filesystem::path
       icd_folder;  // holds only grus.icd: ocl-icd takes a file too, but the Khronos loader wants a folder
 };

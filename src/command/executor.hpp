@@ -35,7 +35,7 @@ struct PlatformDescription {
 };
 
 struct DriverDescription {
-  std::string library;
+  std::string file;    // of its library
   std::string unload;  // yes, no or unknown, and why
 };
 

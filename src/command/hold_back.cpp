@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/per_process.hpp"
 #include "command/callbacks.hpp"
 #include "command/gate.hpp"
 
@@ -18,10 +19,7 @@ Held& as_held(const std::unique_ptr<HeldCommand>& command) { return static_cast<
 
 }  // namespace
 
-HoldBack& HoldBack::instance() {
-  static HoldBack* const hold_back = new HoldBack;  // never destroyed: programs enqueue at exit
-  return *hold_back;
-}
+HoldBack& HoldBack::instance() { return of_this_process<HoldBack>(); }
 
 bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {
   const std::lock_guard lock{mutex_};
@@ -207,15 +205,6 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
   });
   std::unique_lock lock{idle->mutex};
   return idle->changed.wait_until(lock, deadline, [&] { return idle->reached; });
-}
-
-void HoldBack::forget_all() {
-  // The parent's threads may have held the mutex when the process forked; nothing of theirs counts any more.
-  new (&mutex_) std::mutex;
-  new (&changed_) std::condition_variable;
-  queues_with_held_.clear();
-  everything_ = 0;
-  any_.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace grus

@@ -36,7 +36,7 @@ struct Held : HeldCommand {
 
 class HoldBack {
  public:
-  static HoldBack& instance();
+  static HoldBack& instance();  // a forked child starts with one that holds nothing
 
   // Whether nothing is held back anywhere: the common case.
   static bool is_empty() { return any_.load(std::memory_order_acquire) == 0; }
@@ -73,7 +73,7 @@ class HoldBack {
   };
 
   std::uint64_t held_so_far() const { return held_so_far_.load(std::memory_order_relaxed); }
-  void forget_all();  // in a forked child
+  static void after_fork() { any_.store(0, std::memory_order_relaxed); }
 
  private:
   using Sent = std::vector<std::unique_ptr<HeldCommand>>;  // to be destroyed when the mutex is free again

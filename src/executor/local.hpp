@@ -135,8 +135,7 @@ class LocalExecutor final : public Executor {
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }
-  cl_int add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
-                    std::shared_ptr<HostMemory> host_memory);
+  cl_int add_memory(ObjectId id, const VendorMemory& memory, std::size_t size, std::shared_ptr<HostMemory> host_memory);
   static cl_int watch(cl_mem handle, Gone gone);
   void free_queue(std::unique_ptr<VendorQueue> queue);
   void free_memory(const VendorMemory& memory);

@@ -29,14 +29,14 @@ cl_int LocalExecutor::watch(cl_mem handle, Gone gone) {
   return code;
 }
 
-cl_int LocalExecutor::add_memory(ObjectId id, cl_mem handle, std::span<const std::byte> pinned,
+cl_int LocalExecutor::add_memory(ObjectId id, const VendorMemory& memory, std::size_t size,
                                  std::shared_ptr<HostMemory> host_memory) {
-  if (host_memory && watch(handle, {std::move(host_memory), nullptr}) != CL_SUCCESS) {
-    functions(handle).clReleaseMemObject(handle);
+  if (host_memory && watch(memory.handle, {std::move(host_memory), nullptr}) != CL_SUCCESS) {
+    functions(memory.handle).clReleaseMemObject(memory.handle);
     return CL_OUT_OF_HOST_MEMORY;
   }
-  memories_.set(id, {handle, pinned.data(), false});
-  if (pinned.data()) pinned_.add(pinned.data(), pinned.size());
+  memories_.set(id, memory);
+  if (memory.pinned) pinned_.add(memory.pinned, size);
   return CL_SUCCESS;
 }
 
@@ -54,9 +54,7 @@ cl_int LocalExecutor::create_buffer(const NewBuffer& buffer) {
     handle = call.clCreateBuffer(context.handle, flags, buffer.size, pointer, &code);
   }
   if (!handle) return code;
-  code = add_memory(buffer.id, handle, {static_cast<const std::byte*>(buffer.host), buffer.size}, buffer.host_memory);
-  if (code == CL_SUCCESS && buffer.is_region) memories_.set(buffer.id, {handle, buffer.host, true});
-  return code;
+  return add_memory(buffer.id, {handle, buffer.host, buffer.is_region}, buffer.size, buffer.host_memory);
 }
 
 cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
@@ -65,7 +63,7 @@ cl_int LocalExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_fla
   cl_int code = CL_SUCCESS;
   cl_mem handle = functions(whole).clCreateSubBuffer(whole, flags, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
   if (!handle) return code;
-  return add_memory(id, handle, {}, nullptr);
+  return add_memory(id, {handle}, range.size, nullptr);
 }
 
 Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
@@ -89,8 +87,8 @@ Result<ImageLayout> LocalExecutor::create_image(const NewImage& image) {
   call.clGetImageInfo(handle, CL_IMAGE_ROW_PITCH, sizeof(std::size_t), &layout.row_pitch, nullptr);
   call.clGetImageInfo(handle, CL_IMAGE_SLICE_PITCH, sizeof(std::size_t), &layout.slice_pitch, nullptr);
   call.clGetMemObjectInfo(handle, CL_MEM_SIZE, sizeof(std::size_t), &layout.size, nullptr);
-  const std::span pinned{static_cast<const std::byte*>(image.host), layout.size};
-  if (const cl_int failed = add_memory(image.id, handle, pinned, image.host_memory); failed != CL_SUCCESS)
+  if (const cl_int failed = add_memory(image.id, {handle, image.host}, layout.size, image.host_memory);
+      failed != CL_SUCCESS)
     return Failure{failed};
   return layout;
 }

@@ -3,6 +3,8 @@
 #include <mutex>
 #include <set>
 
+#include "base/per_process.hpp"
+
 namespace grus {
 namespace {
 
@@ -11,21 +13,18 @@ struct Reasons {
   std::set<std::string> all;
 };
 
-Reasons& reasons() {
-  static Reasons* const instance = new Reasons;  // never destroyed: reports are written at exit
-  return *instance;
-}
-
 }  // namespace
 
 void note_immovable(const std::string& reason) {
-  const std::lock_guard lock{reasons().mutex};
-  reasons().all.insert(reason);
+  auto& reasons = of_this_process<Reasons>();
+  const std::lock_guard lock{reasons.mutex};
+  reasons.all.insert(reason);
 }
 
 std::vector<std::string> immovable_reasons() {
-  const std::lock_guard lock{reasons().mutex};
-  return {reasons().all.begin(), reasons().all.end()};
+  auto& reasons = of_this_process<Reasons>();
+  const std::lock_guard lock{reasons.mutex};
+  return {reasons.all.begin(), reasons.all.end()};
 }
 
 }  // namespace grus

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "crane/sizes.hpp"
+#include "frame/matrix.hpp"
 #include "frame/workload.hpp"
 #include "gemm.cl.hpp"
 
@@ -52,12 +53,9 @@ class Gemm : public Workload {
     frame.fetch(on_device_out_, out_);
   }
 
-  // For any vector x, out x = alpha A (B x) + beta C x. With a random one an error in any element shows, at a cost of n
-  // squared.
+  // out x = alpha A (B x) + beta C x
   void verify() const override {
-    Random random{2};
-    std::vector<double> x(n_);
-    for (double& value : x) value = (random.below(2) == 0 ? 1.0 : -1.0) * random.between(0.5F, 1.5F);
+    const auto x = random_weights(n_);
     const auto abx = times(a_, times(b_, x));
     const auto cx = times(c_, x);
     const auto result = times(out_, x);
@@ -71,14 +69,6 @@ class Gemm : public Workload {
   void add_to(Checksum& checksum) const override { checksum.add(out_); }
 
  private:
-  std::vector<double> times(const std::vector<float>& matrix, const std::vector<double>& vector) const {
-    std::vector<double> result(n_);
-    for (size_t row = 0; row < n_; ++row) {
-      for (size_t column = 0; column < n_; ++column) result[row] += matrix[row * n_ + column] * vector[column];
-    }
-    return result;
-  }
-
   size_t n_;
   size_t tile_ = 0;
   unsigned rounds_ = 0;

@@ -1,14 +1,13 @@
 """Wall times, native and Grus interleaved, with the spread that two native runs show against each other."""
-import math
-import random
 import shutil
 import statistics
 from dataclasses import dataclass
 
+import ratios  # bench/ratios.py
+
 from .case import Failed, Missing
 from .place import Place
 
-RESAMPLES = 2000
 LIMIT = 1.05
 
 
@@ -50,21 +49,8 @@ class Times:
                       "rounds": self.rounds}
 
 
-def middle_mean(values) -> float:
-    """Mean of the middle half: what disturbed a few runs doesn't count."""
-    ordered = sorted(values)
-    cut = len(ordered) // 4
-    return statistics.fmean(ordered[cut:len(ordered) - cut])
-
-
 def ratio_interval(above, *below) -> Interval:
-    """Of runs that took turns, each against the geometric mean of the others of its round: whatever slows the machine
-    for a while slows all of them. The 95% interval is by resampling the rounds."""
-    ratios = [math.log(one) - statistics.fmean(map(math.log, others)) for one, *others in zip(above, *below)]
-    source = random.Random(1)
-    means = sorted(middle_mean(source.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES))
-    return Interval(*map(math.exp, (middle_mean(ratios), means[int(0.025 * RESAMPLES)],
-                                    means[int(0.975 * RESAMPLES) - 1])))
+    return Interval(*ratios.interval([[ratios.log_ratio(*values)] for values in zip(above, *below)]))
 
 
 def measure(case, vendor, tools, folder, repeats) -> Times:

@@ -1,5 +1,6 @@
 """Ratios of runs that took turns, with intervals."""
 
+import itertools
 import math
 import random
 import statistics
@@ -19,9 +20,15 @@ def log_ratio(value, *others):
     return math.log(value) - statistics.fmean(map(math.log, others))
 
 
-def interval(log_ratios):
-    """(ratio, low, high): the middle of all rounds, with its 95% interval by resampling them."""
+def interval(rounds):
+    """(ratio, low, high) from the logarithms of each round's turns: the middle of all of them, with its 95% interval by
+    resampling rounds and the turns within."""
     chance = random.Random(1)
-    means = sorted(middle_mean(chance.choices(log_ratios, k=len(log_ratios))) for _ in range(RESAMPLES))
-    points = (middle_mean(log_ratios), means[int(0.025 * RESAMPLES)], means[int(0.975 * RESAMPLES) - 1])
+    means = []
+    for _ in range(RESAMPLES):
+        drawn = [chance.choices(turns, k=len(turns)) for turns in chance.choices(rounds, k=len(rounds))]
+        means.append(middle_mean(itertools.chain.from_iterable(drawn)))
+    means.sort()
+    points = (middle_mean(itertools.chain.from_iterable(rounds)), means[int(0.025 * RESAMPLES)],
+              means[int(0.975 * RESAMPLES) - 1])
     return tuple(map(math.exp, points))
