@@ -6,11 +6,13 @@ set -u
 
 usage() {
   cat <<'END'
-usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--platform PART] [--minutes N] [--out FOLDER]
+usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--platform PART]
+                    [--minutes N] [--out FOLDER]
 
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
+  --only PART      tests, overhead or workloads; default all three
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -21,21 +23,22 @@ END
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd) || exit 2
 export BENCH_COMMAND="bench/gpu.sh${*:+ $*}"
-prebuilt=no native_only=no quick=no platform='' minutes=20 out=$root/bench/results
+prebuilt=no native_only=no quick=no only='' platform='' minutes=20 out=$root/bench/results
 while [ $# -gt 0 ]; do
   case $1 in
     --prebuilt) prebuilt=yes ;;
     --native-only) native_only=yes ;;
     --quick) quick=yes ;;
-    --platform | --minutes | --out)
+    --only | --platform | --minutes | --out)
       [ $# -ge 2 ] || { usage >&2; exit 2; }
-      case $1 in --platform) platform=$2 ;; --minutes) minutes=$2 ;; --out) out=$2 ;; esac
+      case $1 in --only) only=$2 ;; --platform) platform=$2 ;; --minutes) minutes=$2 ;; --out) out=$2 ;; esac
       shift ;;
     -h | --help) usage; exit 0 ;;
     *) echo "gpu.sh: unknown option $1" >&2; usage >&2; exit 2 ;;
   esac
   shift
 done
+case $only in '' | tests | overhead | workloads) ;; *) echo "gpu.sh: --only takes tests, overhead or workloads" >&2; exit 2 ;; esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
@@ -46,6 +49,7 @@ ends=$((SECONDS + minutes * 60))
 status=0
 
 left() { echo $((ends > SECONDS ? ends - SECONDS : 0)); }
+wanted() { [ -z "$only" ] || [ "$only" = "$1" ]; }
 title() { printf '\n== %s\n' "$*"; }
 worst() { # a missed limit outweighs an unclear one
   if [ "$1" -ne 0 ] && { [ "$status" -eq 0 ] || [ "$status" -eq 3 ]; }; then status=$1; fi
@@ -119,7 +123,7 @@ if [ $native_only = no ]; then
   timeout 120 build/bin/grus info || { echo "gpu.sh: grus info failed" >&2; worst 1; }
 
   for test in build/bin/tests/gpu_*; do
-    [ -x "$test" ] || continue
+    { wanted tests && [ -x "$test" ]; } || continue
     title "$(basename "$test")"
     # Half of what is left at most: the table must get its share.
     timeout $(($(left) / 2 + 1)) build/bin/grus run --vendors "$vendors" -- "$test"
@@ -148,8 +152,13 @@ measure() {
 if [ $native_only = yes ]; then
   measure overhead $(($(left) / 60)) bench/overhead_run.py --native-only --json "$out/overhead-$name.json"
 else
-  measure overhead $(($(left) / 120)) bench/overhead_run.py --json "$out/overhead-$name.json"
-  measure workloads $(($(left) / 60)) bench/run --json "$out/workloads-$name.json"
+  if wanted overhead; then
+    share=$([ -n "$only" ] && echo 60 || echo 120)
+    measure overhead $(($(left) / share)) bench/overhead_run.py --json "$out/overhead-$name.json"
+  fi
+  if wanted workloads; then
+    measure workloads $(($(left) / 60)) bench/run --json "$out/workloads-$name.json"
+  fi
 fi
 title "done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $([ "$status" -eq 0 ] && echo "all well" || echo "status $status")"
 exit "$status"

@@ -174,7 +174,7 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
   vendor->library_ = from.library;
   vendor->files_before_ = open_device_files();
   vendor->libraries_before_ = mapped_libraries();
-  vendor->handle_ = dlopen(from.library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  vendor->handle_ = dlopen(from.library.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (!vendor->handle_) {
     const char* why = dlerror();
     return refuse(why ? why : "it can't be loaded");
