@@ -14,6 +14,8 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
+# The benchmarks' programs: in a checkout, or installed.
+PROGRAMS = next((folder for folder in (BUILD / "bin", ROOT.parent.parent / "libexec" / "grus") if folder.is_dir()), BUILD / "bin")
 DEFAULT_VENDORS = "/etc/OpenCL/vendors"
 
 
@@ -32,7 +34,7 @@ def main(function):
 
 
 def program(name, given=None):
-    path = pathlib.Path(given) if given else BUILD / "bin" / name
+    path = pathlib.Path(given) if given else PROGRAMS / name
     if not path.exists():
         raise Problem(f"{path} isn't there: run make first, or name it with --{name}")
     return path.resolve()
@@ -42,6 +44,8 @@ def program(name, given=None):
 def vendors_folder(vendors):
     """A folder of ICD files, as every loader takes it; made for the time being if one file is given."""
     vendors = pathlib.Path(vendors)
+    if not vendors.exists() and len(vendors.parts) == 1:  # as `grus run --vendors` takes it
+        vendors = pathlib.Path(DEFAULT_VENDORS) / vendors.with_suffix(".icd")
     if vendors.is_dir():
         if any(name.startswith("libgrus") for name in vendor_libraries(vendors)):
             raise Problem(f"{vendors} holds Grus itself: natively the program would run through it too; see grus disable")

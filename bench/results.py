@@ -11,7 +11,7 @@ import pathlib
 import statistics
 
 import common
-from harness import show
+from harness import papers, show
 
 FOLDER = common.ROOT / "bench" / "results"
 DOCUMENT = common.ROOT / "docs" / "RESULTS.md"
@@ -74,12 +74,6 @@ def origin(about, name):
     return "\n".join(parts)
 
 
-def with_interval(row):
-    if not row or row.get("ratio") is None:
-        return "-"
-    return f"{row['ratio']:.3f} [{row['ratio_low']:.3f}, {row['ratio_high']:.3f}]"
-
-
 def overhead(rows):
     cases = {}
     for row in rows:
@@ -90,7 +84,7 @@ def overhead(rows):
         any_row = grus or native[0]
         middle = statistics.median(row["median"] for row in native) if native else None
         lines.append([any_row.get("what", name), any_row["unit"], common.short(middle), common.short(grus.get("median")),
-                      with_interval(grus), with_interval(modes.get("native B")), grus.get("limit", ""), grus.get("verdict", ""),
+                      show.ratio_text(grus), show.ratio_text(modes.get("native B")), grus.get("limit", ""), grus.get("verdict", ""),
                       any_row["runs"]])
     header = ["case", "unit", "native", "Grus", "Grus / native [95%]", "native / native [95%]", "limit", "verdict", "turns"]
     return TIMES + "\n\n" + markdown(header, lines, left=2)
@@ -132,42 +126,69 @@ def workloads(rows):
             continue
         for mode in show.other_modes(rows):
             row = modes.get(mode, {})
-            lines.append([name, mode, show.seconds_text(modes["native"]), show.seconds_text(row), with_interval(row),
-                          with_interval(modes.get("native again")), show.ratio_text(row, "calls_"), row.get("runs", 0),
+            lines.append([name, mode, show.seconds_text(modes["native"]), show.seconds_text(row), show.ratio_text(row),
+                          show.ratio_text(modes.get("native again")), show.ratio_text(row, "calls_"), row.get("runs", 0),
                           f"`{row.get('checksum', '')}`"])
     header = ["workload", "mode", "native s (middle half)", "s (middle half)", "ratio [95%]", "native / native [95%]",
               "in OpenCL calls [95%]", "runs", "checksum"]
     return WORKLOADS + "\n\n" + markdown(header, lines, left=2)
 
 
-# Title, the files' pattern, how their rows are shown, and what makes them.
+def paper(name):
+    """That paper's tables, from any file that has its workloads."""
+    def tables(rows):
+        return "\n\n".join(part if isinstance(part, str) else markdown(part.header, part.lines, part.left)
+                           for part in papers.parts(name, rows))
+    return tables
+
+
+# Title, the files' patterns (the first that there is a file for counts), how their rows are shown, and what makes them.
 SECTIONS = [
-    ("Instructions added per call", "instructions*.json", instructions,
+    ("Instructions added per call", ["instructions*.json"], instructions,
      "bench/instructions.py --json bench/results/instructions.json"),
-    ("Time, PoCL", "overhead-pocl*.json", overhead,
+    ("Time, PoCL", ["overhead-pocl*.json"], overhead,
      "bench/overhead_run.py --platform Portable --vendors /etc/OpenCL/vendors/pocl.icd --json bench/results/overhead-pocl.json"),
-    ("Time, NVIDIA", "overhead-nvidia*.json", overhead, "bench/gpu.sh --out bench/results"),
-    ("Workloads, PoCL", "workloads-pocl*.json", workloads, "bench/run --platform Portable --vendors "
+    ("Time, NVIDIA", ["overhead-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
+    ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
-    ("Workloads, NVIDIA", "workloads-nvidia*.json", workloads, "bench/gpu.sh --out bench/results"),
-    ("Khronos conformance suite, subtests that pass", "conformance*.json", conformance, None),
-    ("Real programs", "programs*.json", plain, None),
+    ("Workloads, NVIDIA", ["workloads-nvidia*.json"], workloads, "bench/gpu.sh --out bench/results"),
+    *((f"{title}'s own tables, {vendor}", [f"paper-{name}-{file}*.json", f"workloads-{file}*.json"], paper(name),
+       f"grus bench --paper {name} --vendors {file}")
+      for name, title in papers.TITLES.items() for vendor, file in (("PoCL", "pocl"), ("NVIDIA", "nvidia"))),
+    ("Khronos conformance suite, subtests that pass", ["conformance*.json"], conformance, None),
+    ("Real programs", ["programs*.json"], plain, None),
 ]
 
 
-def section(folder, title, pattern, show, maker):
-    paths = sorted(folder.glob(pattern))
+def section(folder, title, patterns, show_rows, maker):
+    paths = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])
     text = [f"## {title}"]
     if not paths:
         how = f" Make it with `{maker}`." if maker else ""
-        text.append(f"**Missing**: there is no `bench/results/{pattern}`.{how}")
+        text.append(f"**Missing**: there is no `bench/results/{patterns[0]}`.{how}")
     for path in paths:
         try:
             about, rows = records(json.loads(path.read_text(encoding="utf-8")))
-            text += [origin(about, path.name), show(rows)]
+            text += [origin(about, path.name), show_rows(rows)]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
             raise common.Problem(f"{path}: {type(error).__name__}: {error}") from error
     return "\n\n".join(text), not paths
+
+
+def write(folder=FOLDER, document=DOCUMENT, only_check=False):
+    made = [section(folder, *entry) for entry in SECTIONS]
+    text = HEAD + "\n" + "\n\n".join(part for part, _ in made) + "\n"
+    for (_, missing), (title, *_) in zip(made, SECTIONS):
+        if missing:
+            print(f"missing: {title}")
+    if only_check:
+        current = document.exists() and document.read_text(encoding="utf-8") == text
+        print(f"{document} is {'up to date' if current else 'not up to date: run bench/results.py'}")
+        return 0 if current else 1
+    document.parent.mkdir(parents=True, exist_ok=True)
+    document.write_text(text, encoding="utf-8")
+    print(f"wrote {document}")
+    return 0
 
 
 def main():
@@ -176,19 +197,7 @@ def main():
     parser.add_argument("--document", type=pathlib.Path, default=DOCUMENT, help="default docs/RESULTS.md")
     parser.add_argument("--check", action="store_true", help="write nothing; say whether the document is up to date")
     chosen = parser.parse_args()
-    made = [section(chosen.results, *entry) for entry in SECTIONS]
-    text = HEAD + "\n" + "\n\n".join(part for part, _ in made) + "\n"
-    for (_, missing), (title, *_) in zip(made, SECTIONS):
-        if missing:
-            print(f"missing: {title}")
-    if chosen.check:
-        current = chosen.document.exists() and chosen.document.read_text(encoding="utf-8") == text
-        print(f"{chosen.document} is {'up to date' if current else 'not up to date: run bench/results.py'}")
-        return 0 if current else 1
-    chosen.document.parent.mkdir(parents=True, exist_ok=True)
-    chosen.document.write_text(text, encoding="utf-8")
-    print(f"wrote {chosen.document}")
-    return 0
+    return write(chosen.results, chosen.document, chosen.check)
 
 
 if __name__ == "__main__":

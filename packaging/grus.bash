@@ -16,7 +16,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info enable disable --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run info serve bench enable disable --help --version" -- "$word")
     return
   fi
 

@@ -3,13 +3,22 @@ text gives only a plot, the figure is "not given"."""
 
 import math
 import statistics
+from dataclasses import dataclass
 
 import common
 from harness.modes import NATIVE, NOT_YET
 from harness.show import by_name, ratio_text
 from harness.workloads import LOGV, OPTION_COUNTS, SHOC, VIRTIO_CL
 
-NAMES = ("crane", "logv", "virtio-cl", "gmig")
+
+@dataclass
+class Table:
+    header: list
+    lines: list
+    left: int = 1  # columns of text, before those of numbers
+
+
+TITLES = {"crane": "Crane", "logv": "LoGV", "virtio-cl": "virtio-CL", "gmig": "gMig"}
 NOT_GIVEN = "not given"
 
 LOGV_OVERHEAD = {"mmul": -0.06, "lud": -0.56, "nn": -0.33, "backprop": 3.55}
@@ -59,11 +68,11 @@ def crane(names):
         if "grus" in modes:
             lines.append([f"{name} (theirs: {theirs})", common.short(modes[NATIVE]["median"]),
                           common.short(modes["grus"]["median"]), overhead(modes["grus"]), published(figure)])
-    text = ["Crane: what tracking costs", common.table(["workload", "native s", "grus s", "overhead [95%]", "published"], lines)]
+    text = ["Crane: what tracking costs", Table(["workload", "native s", "grus s", "overhead [95%]", "published"], lines)]
     encoder = names.get("encoder", {})
     if "grus" in encoder:
         rates = [[mode, common.short(row.get("frames_per_second"))] for mode, row in encoder.items()]
-        text.append(common.table(["encoder", "frames/s"], rates))
+        text.append(Table(["encoder", "frames/s"], rates))
     return text + missing("tcp", "moved")
 
 
@@ -78,7 +87,7 @@ def logv(names):
             lines.append([name, mode, f"{1000 * row['median']:.1f}", *split, row["runs"],
                           overhead(row) if mode == "grus" else "", published(LOGV_OVERHEAD[name]) if mode == "grus" else ""])
     header = ["workload", "mode", "total ms", *(phase.replace("_", " ") for phase in phases), "runs", "overhead [95%]", "published"]
-    return ["LoGV: phases from the first to the last API call", common.table(header, lines, left=2), *missing("vm", "moved")]
+    return ["LoGV: phases from the first to the last API call", Table(header, lines, left=2), *missing("vm", "moved")]
 
 
 def virtio_cl(names):
@@ -98,10 +107,10 @@ def virtio_cl(names):
         if row:
             by_options.append([f"{millions} M", row["size"], overhead(row, "calls_"), published(BLACK_SCHOLES_IN_CALLS[millions])])
     return ["virtio-CL: natively and through Grus; theirs natively and in a guest",
-            common.table(["workload", "native s", "grus s", "overhead [95%]", "ratio in OpenCL calls [95%]", "their native s",
-                          "their guest s", "published"], lines),
+            Table(["workload", "native s", "grus s", "overhead [95%]", "ratio in OpenCL calls [95%]", "their native s",
+                   "their guest s", "published"], lines),
             "BlackScholes by options: overhead of the time in OpenCL calls",
-            common.table(["options", "size here", "overhead [95%]", "published"], by_options), *missing("vm")]
+            Table(["options", "size here", "overhead [95%]", "published"], by_options), *missing("vm")]
 
 
 def gmig(names):
@@ -114,10 +123,17 @@ def gmig(names):
         lines.append([name, study["pages"], f"{study['ever_dirtied']:.1%}",
                       f"{statistics.fmean(shares):.1%}" if shares else "-", f"{study['dirtied_again']:.1%}", NOT_GIVEN])
     return ["gMig: pages of 4 KiB that each workload dirties, in eight intervals of its run",
-            common.table(["workload", "pages", "ever dirtied", "in an interval, mean", "dirtied again in the next", "published"],
-                         lines), *missing("moved")]
+            Table(["workload", "pages", "ever dirtied", "in an interval, mean", "dirtied again in the next", "published"],
+                  lines), *missing("moved")]
+
+
+def parts(paper, rows):
+    """Lines of text and tables. A table without a line is for what was not measured."""
+    tables = {"crane": crane, "logv": logv, "virtio-cl": virtio_cl, "gmig": gmig}
+    return [part if isinstance(part, str) or part.lines else "Not measured in this run."
+            for part in tables[paper](by_name(rows))]
 
 
 def text(paper, rows):
-    tables = {"crane": crane, "logv": logv, "virtio-cl": virtio_cl, "gmig": gmig}
-    return "\n\n".join(tables[paper](by_name(rows)))
+    return "\n\n".join(part if isinstance(part, str) else common.table(part.header, part.lines, left=part.left)
+                       for part in parts(paper, rows))

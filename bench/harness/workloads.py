@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import common
 
-FOLDER = common.BUILD / "bin" / "workloads"
+FOLDER = common.PROGRAMS / "workloads"
 
 
 @dataclass(frozen=True)

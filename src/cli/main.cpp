@@ -14,6 +14,7 @@ constexpr const char* kExamples = R"(Examples:
   grus run -- clinfo                     run a program through Grus
   grus run --objects -- ./simulation     and show what it created and called
   grus info                              which devices there are, and what can be moved
+  grus bench --quick                     what Grus costs here, on the workloads of its papers
   sudo grus enable                       put every OpenCL program of this system on Grus
 
 `grus SUBCOMMAND --help` says more. Exit status: 0 done, 1 failed, 2 wrong usage.)";
@@ -35,8 +36,9 @@ int run(const std::vector<std::string>& arguments) {
   grus.set_version_flag("--version", "grus " GRUS_VERSION);
   grus.footer(kExamples);
   grus.formatter(std::make_shared<Help>());  // subcommands inherit it
-  const std::vector<Subcommand> subcommands = {add_run(grus, after_dashes), add_info(grus), add_enable(grus),
-                                               add_disable(grus)};
+  const std::vector<Subcommand> subcommands = {
+      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_bench(grus), add_enable(grus),
+      add_disable(grus),           add_worker(grus)};
   try {
     std::reverse(before_dashes.begin(), before_dashes.end());  // as CLI11 wants it
     grus.parse(std::move(before_dashes));

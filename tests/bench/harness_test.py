@@ -56,9 +56,20 @@ class HarnessTest(unittest.TestCase):
         self.assertIn("wrong result", done.stdout)
 
     def test_a_mode_that_is_not_there_is_named(self):
-        done = self.run_harness("--mode", "tcp", "--mode", "grus")
+        done = self.run_harness("--mode", "vm", "--mode", "grus")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn("mode tcp is missing", done.stdout)
+        self.assertIn("mode vm is missing", done.stdout)
+
+    def test_modes_with_a_server_give_the_same_results(self):
+        done = self.run_harness("--mode", "unix", "--mode", "tcp")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(done.stdout, "mmul +unix .*\nmmul +tcp ")
+
+    def test_plots_are_written(self):
+        done = self.run_harness("--plots", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(b"<svg", (self.folder / "ratios.svg").read_bytes())
+        self.assertTrue((self.folder / "ratios.png").read_bytes().startswith(b"\x89PNG"))
 
     def test_an_unknown_workload_is_an_error(self):
         done = self.run_harness("no-such")
