@@ -122,7 +122,7 @@ void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& o
   } else if (image.flags & CL_MEM_USE_HOST_PTR) {
     image.host_ptr = host_ptr;
     image.host = static_cast<std::byte*>(host_ptr);
-  } else if (element != 0 && (image.context->shares_host_memory() || (image.flags & CL_MEM_ALLOC_HOST_PTR))) {
+  } else if (element != 0 && wants_host_memory(image)) {
     const HostLayout tight = layout_of(desc, element, 0, 0);
     image.take_host_memory(tight.size);
     if (host_ptr) {
@@ -135,6 +135,7 @@ void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& o
     order.initial = host_ptr;
   }
   if (!image.parent) order.host = image.host;
+  order.host_bytes = layout_of(order.desc, element, order.desc.image_row_pitch, order.desc.image_slice_pitch).size;
   order.host_memory = image.host_memory;
 }
 

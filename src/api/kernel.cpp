@@ -389,9 +389,10 @@ cl_int clGetKernelSubGroupInfo(cl_kernel handle, cl_device_id device_handle, cl_
   const auto device = device_meant(*kernel, device_handle);
   if (!device) return device.error();
   if ((*device)->limits.version_major * 10 + (*device)->limits.version_minor < 21) return CL_INVALID_OPERATION;
-  if (input_size != 0 && !input) return CL_INVALID_VALUE;
-  // No answer is longer than one size per dimension.
-  const std::size_t room = value ? std::min(size, 3 * sizeof(std::size_t)) : 0;
+  // Nothing that is asked or answered is longer than one size per dimension.
+  constexpr std::size_t kLongest = 3 * sizeof(std::size_t);
+  if (input_size > kLongest || (input_size != 0 && !input)) return CL_INVALID_VALUE;
+  const std::size_t room = value ? std::min(size, kLongest) : 0;
   return answer(Room{size, value, size_ret},
                 executor_of(*kernel->program->context)
                     .kernel_sub_group_info(kernel->id(), (*device)->id(), query,

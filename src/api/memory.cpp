@@ -16,7 +16,7 @@ void choose_home(Memory& buffer, void* host_ptr, NewBuffer& order) {
   if (buffer.flags & CL_MEM_USE_HOST_PTR) {
     buffer.host_ptr = host_ptr;
     buffer.host = static_cast<std::byte*>(host_ptr);
-  } else if (buffer.context->shares_host_memory() || (buffer.flags & CL_MEM_ALLOC_HOST_PTR)) {
+  } else if (wants_host_memory(buffer)) {
     buffer.take_host_memory(buffer.size);
     if (host_ptr) std::memcpy(buffer.host, host_ptr, buffer.size);
   } else {

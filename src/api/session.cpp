@@ -54,8 +54,10 @@ void write_report(const char* path) {
   std::getline(std::ifstream{"/proc/self/comm"}, program);
   std::erase_if(program, [](char c) { return c == '"' || c == '\\' || static_cast<unsigned char>(c) < ' '; });
   const std::string line = fmt::format(
-      "{{\"pid\":{},\"program\":\"{}\",\"calls\":{{{}}},\"objects\":{{{}}},\"held_back\":{},\"immovable\":[{}]}}\n",
-      getpid(), program, calls, objects, HoldBack::instance().held_so_far(), reasons);
+      "{{\"pid\":{},\"program\":\"{}\",\"calls\":{{{}}},\"objects\":{{{}}},\"held_back\":{},\"round_trips\":{},"
+      "\"immovable\":[{}]}}\n",
+      getpid(), program, calls, objects, HoldBack::instance().held_so_far(), starting_executor().round_trips(),
+      reasons);
   const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0 || write(file, line.data(), line.size()) < 0) log::error("report", "{}: can't be written", path);
   if (file >= 0) close(file);

@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "cli/command.hpp"
+#include "cli/gpu_option.hpp"
 #include "cli/installation.hpp"
 #include "cli/problem.hpp"
 #include "cli/table.hpp"
@@ -29,6 +30,7 @@ constexpr std::size_t kLabel = 13;  // width of the words in front of it
 
 struct Options {
   std::string vendors;
+  std::string gpu;
   bool json = false;
 };
 
@@ -198,6 +200,7 @@ int info(const Options& options) {
   const Installation installation = find_installation();
   const std::string vendors = choose_vendors(options.vendors, installation);
   setenv("GRUS_VENDORS", vendors.c_str(), /*overwrite=*/1);
+  if (!options.gpu.empty()) setenv("GRUS_GPU", options.gpu.c_str(), /*overwrite=*/1);
   const Grus grus = load(installation);
   json platforms = json::array();
   std::size_t devices = 0;
@@ -213,7 +216,11 @@ int info(const Options& options) {
     print_platforms(platforms);
   }
   if (devices > 0) return kDone;
-  fmt::print(stderr, "grus: no OpenCL device: looked for drivers in {}\n", vendors);
+  if (const char* gpu = std::getenv("GRUS_GPU"); gpu && *gpu) {
+    fmt::print(stderr, "grus: no OpenCL device at {}\n", gpu);
+  } else {
+    fmt::print(stderr, "grus: no OpenCL device: looked for drivers in {}\n", vendors);
+  }
   return kFailed;
 }
 
@@ -226,6 +233,7 @@ Subcommand add_info(CLI::App& grus) {
   app->footer(kExamples);
   app->add_flag("--json", options->json, "As JSON, for scripts");
   app->add_option("--vendors", options->vendors, "Drivers to use, as for `grus run`")->type_name("PATH");
+  add_gpu_option(*app, options->gpu);
   return {app, [options] { return info(*options); }};
 }
 

@@ -63,6 +63,7 @@ struct NewImage {
   ObjectId from;  // the buffer or image it is a view of
   void* host = nullptr;
   const void* initial = nullptr;
+  std::size_t host_bytes = 0;  // behind either pointer
   std::shared_ptr<HostMemory> host_memory;
 };
 
@@ -110,6 +111,9 @@ class Executor : public BelowSeam {
   virtual Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) = 0;
   virtual cl_int unload_compiler(std::uint32_t platform) = 0;
   virtual DriverDescription describe_driver(std::uint32_t platform) = 0;
+  // Whether objects can live in host memory of the program's process; else that memory is only copied from and to.
+  virtual bool works_in_host_memory() const = 0;
+  virtual std::uint64_t round_trips() const { return 0; }  // so far, to a server
 
   // Objects
   virtual cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
@@ -175,10 +179,17 @@ class Executor : public BelowSeam {
                                     cl_command_queue_properties* before) = 0;
 };
 
-// The executor that a new session starts with; defined by what links the library together (src/executor/local.cpp).
+// The executor that a new session starts with; defined by what links the library together (src/executor/starting.cpp).
 Executor& starting_executor();
 
 inline Executor& executor_of(const Context& context) { return static_cast<Executor&>(*context.below); }
 inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
+
+// Whether a new object's bytes are to live in host memory that Grus owns: where the device works on that anyway, or
+// where the program asked for it.
+inline bool wants_host_memory(const Memory& memory) {
+  return executor_of(*memory.context).works_in_host_memory() &&
+         (memory.context->shares_host_memory() || (memory.flags & CL_MEM_ALLOC_HOST_PTR));
+}
 
 }  // namespace grus

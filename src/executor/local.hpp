@@ -17,6 +17,9 @@ class LocalExecutor final : public Executor {
  public:
   // Loads the vendors named by the environment.
   LocalExecutor();
+  struct NoVendors {};
+  static constexpr NoVendors kNoVendors{};
+  explicit LocalExecutor(NoVendors) {}
 
   std::vector<PlatformDescription> platforms() override;
   Result<cl_uint> device_count(std::uint32_t platform) override;
@@ -28,6 +31,7 @@ class LocalExecutor final : public Executor {
   Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
   cl_int unload_compiler(std::uint32_t platform) override;
   DriverDescription describe_driver(std::uint32_t platform) override;
+  bool works_in_host_memory() const override { return true; }
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
                         std::span<const cl_context_properties> properties, ErrorNotice notice) override;

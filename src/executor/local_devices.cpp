@@ -283,9 +283,4 @@ void LocalExecutor::when_idle(std::function<void()> call) {
   pending->one_is_idle();
 }
 
-Executor& starting_executor() {
-  static LocalExecutor* const executor = new LocalExecutor;  // never destroyed: programs call OpenCL at exit
-  return *executor;
-}
-
 }  // namespace grus

@@ -1,0 +1,71 @@
+// What arrives on a stream, read ahead in large pieces so that a batch of small messages costs one system call. Bulk
+// goes straight to where it is wanted.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "channel/kinds.hpp"
+#include "channel/stream.hpp"
+#include "channel/wire.hpp"
+
+namespace grus::channel {
+
+class Input {
+ public:
+  explicit Input(const Stream& stream) : stream_{stream}, ahead_(kAhead) {}
+
+  bool has_some() const { return first_ != last_; }
+  void read(void* to, std::size_t size) {
+    auto* next = static_cast<std::byte*>(to);
+    const std::size_t known = std::min(size, last_ - first_);
+    std::memcpy(next, ahead_.data() + first_, known);
+    first_ += known;
+    next += known;
+    size -= known;
+    if (size == 0) return;
+    if (size >= ahead_.size()) {
+      stream_.receive(next, size);
+      return;
+    }
+    fill(size);
+    std::memcpy(next, ahead_.data(), size);
+    first_ = size;
+  }
+  Head read_head() {
+    Head head;
+    read(&head, sizeof head);
+    if (head.body > kLargestBody) throw wire::BadMessage{"a message is too long"};
+    return head;
+  }
+  void read_body(const Head& head, Bytes& body) {
+    body.resize(head.body);
+    read(body.data(), body.size());
+  }
+
+ private:
+  static constexpr std::size_t kAhead = 64 * 1024;
+
+  void fill(std::size_t at_least) {
+    first_ = 0;
+    last_ = 0;
+    while (last_ < at_least) {
+      const ssize_t received = recv(stream_.descriptor(), ahead_.data() + last_, ahead_.size() - last_, 0);
+      if (received < 0 && errno == EINTR) continue;
+      if (received < 0) throw Lost{std::strerror(errno)};
+      if (received == 0) throw Lost{"the connection was closed"};
+      last_ += static_cast<std::size_t>(received);
+    }
+  }
+
+  const Stream& stream_;
+  std::vector<std::byte> ahead_;
+  std::size_t first_ = 0;
+  std::size_t last_ = 0;
+};
+
+}  // namespace grus::channel

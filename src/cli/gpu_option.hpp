@@ -1,0 +1,28 @@
+// The option that names a server, for all subcommands that take one.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "channel/stream.hpp"
+
+namespace grus::cli {
+
+inline void add_gpu_option(CLI::App& app, std::string& gpu) {
+  const auto is_address = [](const std::string& text) -> std::string {
+    if (text == "auto") return {};
+    try {
+      (void)channel::Address::parse(text);
+      return {};
+    } catch (const std::invalid_argument& error) {
+      return error.what();
+    }
+  };
+  app.add_option("--gpu", gpu,
+                 "A server whose devices to use: unix:PATH, tcp:HOST:PORT, or auto for this user's if it runs; else "
+                 "GRUS_GPU")
+      ->check(CLI::Validator{is_address, ""})
+      ->type_name("ADDRESS");
+}
+
+}  // namespace grus::cli

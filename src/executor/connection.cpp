@@ -1,0 +1,248 @@
+#include "executor/connection.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/log.hpp"
+#include "base/thread.hpp"
+
+namespace grus {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kBatch = 16 * 1024;
+constexpr auto kDry = 20us;         // after so long without a message the server may have nothing left to do
+constexpr auto kNap = 100us;        // and no message waits longer than this
+constexpr auto kStaysAwake = 10ms;  // for: messages that come one after the other
+
+// A forked child has the parent's sockets, but none of its sessions: it lets go of them, so that a server notices when
+// the parent ends.
+std::atomic<Connection*> g_newest{nullptr};
+
+}  // namespace
+
+void Connection::after_fork_in_child() {
+  for (Connection* one = g_newest; one; one = one->older_) {
+    one->lost_ = true;
+    close(one->stream_.descriptor());
+  }
+}
+
+Connection::Connection(channel::Stream stream, std::string server)
+    : stream_{std::move(stream)},
+      server_{std::move(server)},
+      kick_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      last_sent_{Clock::now()},
+      input_{stream_},
+      older_{g_newest} {
+  if (!older_) pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  g_newest = this;
+  start_thread("grus-remote", [this] { run(); }).detach();  // until the process ends: so does the connection
+}
+
+Connection::Number Connection::expect(Pending pending) {
+  const std::lock_guard lock{in_mutex_};
+  const Number number = next_number_++;
+  const bool waited_for = pending.on_answer == nullptr;
+  if (lost_) {
+    if (!waited_for) pending.on_answer(nullptr);
+    pending.done = true;
+  } else if (!waited_for && expected_++ == 0) {
+    kick();
+  }
+  if (waited_for || !pending.done) pending_.emplace(number, std::move(pending));
+  return number;
+}
+
+std::optional<Bytes> Connection::wait(Number number) {
+  count_round_trip();
+  flush();
+  std::optional<Bytes> body;
+  wait_until([&] {
+    const auto found = pending_.find(number);
+    if (!found->second.done) return false;
+    body = std::move(found->second.body);
+    pending_.erase(found);
+    return true;
+  });
+  return body;
+}
+
+void Connection::wait_until(const std::function<bool()>& done) {
+  std::unique_lock lock{in_mutex_};
+  ++waiting_;
+  while (!done()) {
+    if (receiving_ || lost_) {
+      changed_.wait(lock);
+      continue;
+    }
+    receiving_ = true;
+    lock.unlock();
+    receive_one();
+    lock.lock();
+    receiving_ = false;
+    changed_.notify_all();
+  }
+  if (--waiting_ == 0 && expected_ != 0) kick();
+  changed_.notify_all();
+}
+
+void Connection::flush() {
+  const std::lock_guard lock{out_mutex_};
+  if (!out_.empty()) send(nullptr);
+}
+
+void Connection::send_soon() {
+  const auto now = Clock::now();
+  if (out_.size() >= kBatch || now - last_sent_ > kDry) {
+    send(nullptr);
+  } else {
+    kick();
+  }
+}
+
+void Connection::send(const HostBlock* bulk) {
+  Bytes packed;
+  iovec parts[2] = {{out_.data(), out_.size()}, {nullptr, 0}};
+  if (bulk && bulk->is_packed()) {
+    parts[1] = {bulk->start, bulk->size()};
+  } else if (bulk) {
+    packed.resize(bulk->size());
+    bulk->pack(packed.data());
+    parts[1] = {packed.data(), packed.size()};
+  }
+  try {
+    if (!is_lost()) stream_.send({parts, parts[1].iov_len != 0 ? 2U : 1U});
+  } catch (const channel::Lost& lost) {
+    const std::lock_guard lock{in_mutex_};
+    lose(lost.what());
+  }
+  out_.clear();
+  last_sent_ = Clock::now();
+}
+
+// The one who received it has said so, and no other receives meanwhile.
+void Connection::receive_one() {
+  try {
+    const channel::Head head = input_.read_head();
+    Bytes body;
+    if (head.kind == channel::Kind::output) {
+      input_.read_body(head, body);
+      std::fwrite(body.data(), 1, body.size(), stdout);
+      return;
+    }
+    HostBlock to;
+    if (head.kind == channel::Kind::answer && head.bulk != 0) {
+      const std::lock_guard lock{in_mutex_};
+      const auto found = pending_.find(head.number);
+      if (found == pending_.end()) throw wire::BadMessage{"an answer that nobody asked for"};
+      to = found->second.bulk;
+    }
+    input_.read_body(head, body);
+    if (head.bulk != 0) receive_bulk(to, head.bulk);
+    wire::Reader reader{body};
+    if (head.kind == channel::Kind::notice) {
+      on_notice(reader);
+      return;
+    }
+    const std::lock_guard lock{in_mutex_};
+    const auto found = pending_.find(head.number);
+    if (found == pending_.end()) throw wire::BadMessage{"an answer that nobody asked for"};
+    Pending& pending = found->second;
+    if (!pending.on_answer) {
+      pending.body = std::move(body);
+      pending.done = true;
+      return;
+    }
+    --expected_;
+    const OnAnswer on_answer = std::move(pending.on_answer);
+    pending_.erase(found);
+    on_answer(&reader);
+  } catch (const std::runtime_error& error) {
+    const std::lock_guard lock{in_mutex_};
+    lose(error.what());
+  }
+}
+
+void Connection::receive_bulk(const HostBlock& to, std::size_t size) {
+  if (size != to.size()) throw wire::BadMessage{"an answer with more or less data than was asked for"};
+  if (to.is_packed()) {
+    input_.read(to.start, size);
+    return;
+  }
+  Bytes packed(size);
+  input_.read(packed.data(), size);
+  to.unpack(packed.data());
+}
+
+// With in_mutex_ held.
+void Connection::lose(const std::string& why) {
+  if (lost_.exchange(true)) return;
+  log::error("server", "{}: {}; OpenCL calls fail from here on", server_, why);
+  stream_.shut();
+  for (auto next = pending_.begin(); next != pending_.end();) {
+    Pending& pending = next->second;
+    pending.done = true;
+    if (pending.on_answer) {
+      const OnAnswer on_answer = std::move(pending.on_answer);
+      next = pending_.erase(next);
+      on_answer(nullptr);
+    } else {
+      ++next;
+    }
+  }
+  expected_ = 0;
+  changed_.notify_all();
+}
+
+void Connection::kick() {
+  if (!asleep_.exchange(false)) return;
+  const std::uint64_t one = 1;
+  (void)!write(kick_.get(), &one, sizeof one);
+}
+
+void Connection::run() {
+  auto awake_until = Clock::now();
+  while (!is_lost()) {
+    const bool stays_awake = Clock::now() < awake_until;
+    if (!stays_awake) {
+      asleep_ = true;
+      const std::lock_guard lock{out_mutex_};  // what came before the thread was known to sleep
+      if (!out_.empty()) send(nullptr);
+    }
+    bool has_some = false;  // read ahead by somebody who waited
+    const bool receives = with_lock([&] {
+      if (expected_ == 0 || waiting_ != 0 || receiving_) return false;
+      has_some = input_.has_some();
+      return true;
+    });
+    pollfd ready[2] = {{kick_.get(), POLLIN, 0}, {receives ? stream_.descriptor() : -1, POLLIN, 0}};
+    const timespec nap{0, has_some ? 0 : std::chrono::nanoseconds{kNap}.count()};
+    ppoll(ready, 2, stays_awake || has_some ? &nap : nullptr, nullptr);
+    if (ready[0].revents) {
+      std::uint64_t kicks = 0;
+      (void)!read(kick_.get(), &kicks, sizeof kicks);
+      awake_until = Clock::now() + kStaysAwake;
+    }
+    {
+      const std::lock_guard lock{out_mutex_};
+      if (!out_.empty()) {
+        send(nullptr);
+        awake_until = Clock::now() + kStaysAwake;
+      }
+    }
+    if (!ready[1].revents && !has_some) continue;
+    std::unique_lock lock{in_mutex_};
+    if (receiving_ || waiting_ != 0) continue;
+    receiving_ = true;
+    lock.unlock();
+    receive_one();
+    lock.lock();
+    receiving_ = false;
+    changed_.notify_all();
+  }
+}
+
+}  // namespace grus

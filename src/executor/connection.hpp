@@ -1,0 +1,142 @@
+// The client's end of a channel. Messages are collected and leave in batches: when there is enough, when somebody
+// waits, when the server has had nothing new for a moment, or soon after. Answers are received by whoever waits for
+// one; a thread of Grus's own receives when nobody does and something is to come.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "channel/fields.hpp"
+#include "channel/input.hpp"
+#include "executor/host_block.hpp"
+
+namespace grus {
+
+class Connection {
+ public:
+  using Number = std::uint64_t;
+  // Called once with the answer, or with null if the connection is lost. It comes on any thread, with the lock that
+  // answers are noted under: it must only note or post.
+  using OnAnswer = std::function<void(wire::Reader*)>;
+
+  // Never destroyed: programs call OpenCL at exit.
+  Connection(channel::Stream stream, std::string server);
+
+  template <typename... Values>
+  void tell(channel::Kind kind, const Values&... values) {
+    post(nullptr, nullptr, kind, values...);
+  }
+  // The bulk is the program's to change again when this returns.
+  template <typename... Values>
+  void tell_with(const HostBlock& bulk, channel::Kind kind, const Values&... values) {
+    post(&bulk, nullptr, kind, values...);
+  }
+  // The answer, or nothing if the connection is lost.
+  template <typename... Values>
+  std::optional<Bytes> ask(channel::Kind kind, const Values&... values) {
+    Pending pending;
+    return wait(post(nullptr, &pending, kind, values...));
+  }
+  template <typename... Values>
+  std::optional<Bytes> ask_with(const HostBlock& bulk, channel::Kind kind, const Values&... values) {
+    Pending pending;
+    return wait(post(&bulk, &pending, kind, values...));
+  }
+  // The answer's bulk is received to where it belongs.
+  template <typename... Values>
+  Number ask_later(const HostBlock& to, OnAnswer on_answer, channel::Kind kind, const Values&... values) {
+    Pending pending{.bulk = to, .on_answer = std::move(on_answer), .done = false, .body = {}};
+    return post(nullptr, &pending, kind, values...);
+  }
+  void flush();
+
+  // Waits until done() says so, which is asked with the lock that answers are noted under.
+  void wait_until(const std::function<bool()>& done);
+  template <typename Body>
+  auto with_lock(Body body) {
+    const std::lock_guard lock{in_mutex_};
+    return body();
+  }
+  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
+  void count_round_trip() { round_trips_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint64_t round_trips() const { return round_trips_.load(std::memory_order_relaxed); }
+
+  std::function<void(wire::Reader&)> on_notice;  // what the server says unasked
+
+ private:
+  struct Pending {
+    HostBlock bulk;
+    OnAnswer on_answer;  // none: somebody waits
+    bool done = false;
+    std::optional<Bytes> body;
+  };
+  using Clock = std::chrono::steady_clock;
+
+  template <typename... Values>
+  Number post(const HostBlock* bulk, Pending* pending, channel::Kind kind, const Values&... values) {
+    const std::lock_guard lock{out_mutex_};
+    const Number number = pending ? expect(std::move(*pending)) : 0;
+    const std::size_t start = out_.size();
+    out_.resize(start + sizeof(channel::Head));
+    wire::Writer{out_}(values...);
+    const channel::Head head{static_cast<std::uint32_t>(out_.size() - start - sizeof head), kind, crowd(), number,
+                             bulk ? bulk->size() : 0};
+    std::memcpy(out_.data() + start, &head, sizeof head);
+    if (bulk) {
+      send(bulk);
+    } else {
+      send_soon();
+    }
+    return number;
+  }
+  // Whether more than one thread uses the connection: then the server must not let one wait for another.
+  channel::Crowd crowd() {
+    thread_local const Connection* used = nullptr;
+    if (used != this) {
+      used = this;
+      ++threads_;
+    }
+    return threads_ > 1 ? channel::Crowd::yes : channel::Crowd::no;
+  }
+  Number expect(Pending pending);
+  std::optional<Bytes> wait(Number number);
+  void send_soon();
+  void send(const HostBlock* bulk);
+  void receive_one();
+  void receive_bulk(const HostBlock& to, std::size_t size);
+  void lose(const std::string& why);
+  void kick();
+  void run();
+  static void after_fork_in_child();
+
+  const channel::Stream stream_;
+  const std::string server_;
+  const channel::Descriptor kick_;  // wakes the thread
+  std::atomic<bool> asleep_{false};
+  std::atomic<bool> lost_{false};
+  std::atomic<std::uint64_t> round_trips_{0};
+
+  std::mutex out_mutex_;  // guards what follows
+  Bytes out_;
+  std::size_t threads_ = 0;  // that have sent something
+  Clock::time_point last_sent_;
+
+  // Guards what follows. May be taken with out_mutex_ held, not the other way round.
+  std::mutex in_mutex_;
+  std::condition_variable changed_;
+  std::map<Number, Pending> pending_;
+  Number next_number_ = 1;
+  bool receiving_ = false;
+  std::size_t waiting_ = 0;
+  std::size_t expected_ = 0;  // answers that nobody waits for
+
+  channel::Input input_;  // of whoever is receiving
+  Connection* const older_;
+};
+
+}  // namespace grus

@@ -1,0 +1,337 @@
+// RemoteExecutor: devices, objects and programs.
+#include "executor/remote.hpp"
+
+#include <array>
+#include <string_view>
+
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+
+namespace grus {
+
+using channel::Kind;
+
+namespace {
+
+constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;
+
+std::vector<cl_device_partition_property> list_of(const cl_device_partition_property* how) {
+  std::vector<cl_device_partition_property> list;
+  while (*how != 0) list.push_back(*how++);
+  return list;
+}
+
+// The bytes of OpenCL's own types, by name: "float4", "uint". 0 for all others.
+std::size_t size_of_type(std::string_view name) {
+  struct Scalar {
+    std::string_view name;
+    std::size_t size;
+  };
+  static constexpr std::array<Scalar, 11> kScalars{{{"char", 1},
+                                                    {"uchar", 1},
+                                                    {"short", 2},
+                                                    {"ushort", 2},
+                                                    {"int", 4},
+                                                    {"uint", 4},
+                                                    {"long", 8},
+                                                    {"ulong", 8},
+                                                    {"float", 4},
+                                                    {"double", 8},
+                                                    {"half", 2}}};
+  for (const Scalar& scalar : kScalars) {
+    if (!name.starts_with(scalar.name)) continue;
+    const std::string_view width = name.substr(scalar.name.size());
+    if (width.empty()) return scalar.size;
+    if (width == "2") return 2 * scalar.size;
+    if (width == "3" || width == "4") return 4 * scalar.size;
+    if (width == "8") return 8 * scalar.size;
+    if (width == "16") return 16 * scalar.size;
+  }
+  return 0;
+}
+
+}  // namespace
+
+template <typename T, typename... Values>
+Result<T> RemoteExecutor::ask(Kind kind, const Values&... values) {
+  const auto body = connection_->ask(kind, values...);
+  if (!body) return Failure{kLost};
+  return wire::Reader{*body}.take_result<T>();
+}
+
+template <typename... Values>
+cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
+  const auto body = connection_->ask(kind, values...);
+  return body ? wire::Reader{*body}.take<cl_int>() : kLost;
+}
+
+RemoteExecutor::RemoteExecutor(const channel::Address& server)
+    : connection_{new Connection{channel::connect(server), server.text()}} {
+  connection_->on_notice = [this](wire::Reader& reader) {
+    const auto context = reader.take<ObjectId>();
+    const auto text = reader.take<std::string>();
+    const std::lock_guard lock{mutex_};
+    if (const auto found = notices_.find(context.value()); found != notices_.end() && found->second)
+      found->second(text.c_str(), nullptr, 0);
+  };
+  const auto answer = connection_->ask(Kind::hello, channel::kMagic, channel::kProtocol, std::string{GRUS_VERSION});
+  if (!answer) throw channel::Lost{fmt::format("{}: it closed the connection", server.text())};
+  wire::Reader reader{*answer};
+  if (const auto refusal = reader.take<std::string>(); !refusal.empty())
+    throw channel::Lost{fmt::format("{}: {}", server.text(), refusal)};
+  reader(credit_);
+  for (auto left = reader.take<std::size_t>(); left != 0; --left) {
+    RemotePlatform& platform = platforms_.emplace_back();
+    reader(platform.description, platform.driver);
+    for (auto devices = reader.take<std::size_t>(); devices != 0; --devices) {
+      Facts facts;
+      for (auto count = reader.take<std::size_t>(); count != 0; --count) {
+        const auto query = reader.take<cl_device_info>();
+        facts.emplace(query, reader.take_result<Bytes>());
+      }
+      platform.devices.push_back(std::make_shared<const Facts>(std::move(facts)));
+    }
+  }
+}
+
+std::vector<PlatformDescription> RemoteExecutor::platforms() {
+  std::vector<PlatformDescription> descriptions;
+  for (const auto& platform : platforms_) descriptions.push_back(platform.description);
+  return descriptions;
+}
+
+Result<cl_uint> RemoteExecutor::device_count(std::uint32_t platform) {
+  return static_cast<cl_uint>(platforms_[platform].devices.size());
+}
+
+void RemoteExecutor::name_device(std::uint32_t platform, cl_uint index, ObjectId id) {
+  connection_->tell(Kind::name_device, platform, index, id);
+  const std::lock_guard lock{mutex_};
+  devices_[id.value()] = platforms_[platform].devices[index];
+}
+
+Result<Bytes> RemoteExecutor::device_info(ObjectId device, cl_device_info query) {
+  {
+    const std::lock_guard lock{mutex_};
+    if (const auto known = devices_.find(device.value()); known != devices_.end()) {
+      if (const auto fact = known->second->find(query); fact != known->second->end()) return fact->second;
+    }
+  }
+  return ask<Bytes>(Kind::device_info, device, query);
+}
+
+Result<cl_uint> RemoteExecutor::count_sub_devices(ObjectId parent, const cl_device_partition_property* how) {
+  return ask<cl_uint>(Kind::count_sub_devices, parent, list_of(how));
+}
+
+cl_int RemoteExecutor::create_sub_devices(ObjectId parent, const cl_device_partition_property* how,
+                                          std::span<const ObjectId> ids) {
+  return ask_code(Kind::create_sub_devices, parent, list_of(how), ids);
+}
+
+Result<std::array<cl_ulong, 2>> RemoteExecutor::device_and_host_timer(ObjectId device) {
+  return ask<std::array<cl_ulong, 2>>(Kind::timer, device);
+}
+
+cl_int RemoteExecutor::unload_compiler(std::uint32_t platform) { return ask_code(Kind::unload_compiler, platform); }
+
+DriverDescription RemoteExecutor::describe_driver(std::uint32_t platform) { return platforms_[platform].driver; }
+
+cl_int RemoteExecutor::create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                                      std::span<const cl_context_properties> properties, ErrorNotice notice) {
+  {
+    const std::lock_guard lock{mutex_};
+    notices_[id.value()] = std::move(notice);
+  }
+  const cl_int code = ask_code(Kind::create_context, id, devices, platform, properties);
+  if (code != CL_SUCCESS) {
+    const std::lock_guard lock{mutex_};
+    notices_.erase(id.value());
+  }
+  return code;
+}
+
+cl_int RemoteExecutor::create_queue(ObjectId id, ObjectId context, ObjectId device,
+                                    std::span<const cl_queue_properties> properties) {
+  return ask_code(Kind::create_queue, id, context, device, properties);
+}
+
+// Host memory of a buffer's stays here: what it holds goes along once, and maps and unmaps copy from then on.
+cl_int RemoteExecutor::create_buffer(const NewBuffer& buffer) {
+  if (buffer.is_region) {  // only memory for mappings, which stays here
+    const std::lock_guard lock{mutex_};
+    regions_.insert(buffer.id.value());
+    return CL_SUCCESS;
+  }
+  if (connection_->is_lost()) return kLost;
+  const void* const contents = buffer.host ? buffer.host : buffer.initial;
+  const auto block = HostBlock::of(contents, contents ? buffer.size : 0);
+  {
+    const std::lock_guard lock{mutex_};
+    if (buffer.size <= credit_) {
+      credit_ -= buffer.size;
+      sizes_[buffer.id.value()] = buffer.size;
+      connection_->tell_with(block, Kind::create_buffer, buffer);
+      return CL_SUCCESS;
+    }
+  }
+  const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer);
+  return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+}
+
+cl_int RemoteExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
+  connection_->tell(Kind::create_sub_buffer, id, parent, flags, range);
+  return connection_->is_lost() ? kLost : CL_SUCCESS;
+}
+
+Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
+  const void* const contents = image.host ? image.host : image.initial;
+  const auto answer =
+      connection_->ask_with(HostBlock::of(contents, contents ? image.host_bytes : 0), Kind::create_image, image);
+  if (!answer) return Failure{kLost};
+  auto layout = wire::Reader{*answer}.take_result<ImageLayout>();
+  if (!layout) return layout;
+  if (image.host) {
+    layout->row_pitch =
+        image.desc.image_row_pitch ? image.desc.image_row_pitch : image.desc.image_width * layout->element_size;
+    if (image.desc.image_slice_pitch != 0) layout->slice_pitch = image.desc.image_slice_pitch;
+  }
+  const std::lock_guard lock{mutex_};
+  images_[image.id.value()] = {image.desc.image_type, layout->element_size, layout->row_pitch, layout->slice_pitch};
+  return layout;
+}
+
+cl_int RemoteExecutor::create_sampler(const NewSampler& sampler) { return ask_code(Kind::create_sampler, sampler); }
+
+Result<Bytes> RemoteExecutor::supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) {
+  return ask<Bytes>(Kind::supported_formats, context, flags, type);
+}
+
+void RemoteExecutor::when_memory_is_gone(ObjectId memory, std::function<void()> call) {
+  connection_->ask_later(
+      {}, [call = std::move(call)](wire::Reader*) { callbacks::post(call); }, Kind::watch_memory, memory);
+}
+
+void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {
+  try {
+    if (type == ObjectType::event) {
+      connection_->with_lock([&] { events_.erase(id.value()); });
+    } else if (type == ObjectType::kernel) {
+      delete kernels_.take(id);
+    } else {
+      const std::lock_guard lock{mutex_};
+      if (type == ObjectType::context) notices_.erase(id.value());
+      if (type == ObjectType::program) programs_.erase(id.value());
+      if (type == ObjectType::device) devices_.erase(id.value());
+      if (type == ObjectType::memory && regions_.erase(id.value()) != 0) return;
+      if (type == ObjectType::memory) {
+        images_.erase(id.value());
+        if (const auto size = sizes_.find(id.value()); size != sizes_.end()) {
+          credit_ += size->second;
+          sizes_.erase(size);
+        }
+      }
+    }
+    connection_->tell(Kind::free, type, id);
+  } catch (const std::exception& error) {
+    log::error("free", "an object stays at the server: {}", error.what());
+  }
+}
+
+// A build's answer tells all that kernels will be asked about.
+BuildOutcome RemoteExecutor::take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer,
+                                          std::vector<cl_int>* statuses) {
+  BuildOutcome outcome;
+  if (!answer) {
+    outcome.code = kLost;
+    return outcome;
+  }
+  wire::Reader reader{*answer};
+  const auto told = reader.take<std::vector<cl_int>>();
+  if (statuses) *statuses = told;
+  reader(outcome);
+  std::map<std::string, std::shared_ptr<BuiltKernel>> kernels;
+  for (auto left = reader.take<std::size_t>(); left != 0; --left) {
+    auto kernel = std::make_shared<BuiltKernel>();
+    kernel->facts = std::make_shared<KernelFacts>();
+    reader(*kernel->facts);
+    kernel->facts->accepted_sizes = std::make_unique<std::atomic<std::size_t>[]>(kernel->facts->arguments.size());
+    for (auto count = reader.take<std::size_t>(); count != 0; --count) {
+      const auto device = reader.take<std::uint64_t>();
+      const auto query = reader.take<cl_kernel_work_group_info>();
+      kernel->group_info.emplace(std::pair{device, query}, reader.take_result<Bytes>());
+    }
+    kernels.emplace(kernel->facts->name, std::move(kernel));
+  }
+  const std::lock_guard lock{mutex_};
+  programs_[order.program.value()] = std::move(kernels);
+  return outcome;
+}
+
+BuildOutcome RemoteExecutor::check_program(const BuildOrder& order, std::vector<cl_int>* statuses) {
+  return take_outcome(order, connection_->ask(Kind::check_program, order), statuses);
+}
+
+BuildOutcome RemoteExecutor::build(const BuildOrder& order) {
+  return take_outcome(order, connection_->ask(Kind::build, order), nullptr);
+}
+
+Result<std::vector<Bytes>> RemoteExecutor::program_binaries(ObjectId program) {
+  return ask<std::vector<Bytes>>(Kind::program_binaries, program);
+}
+
+std::string RemoteExecutor::device_identity(ObjectId device) {
+  const auto identity = ask<std::string>(Kind::device_identity, device);
+  return identity ? *identity : std::string{};
+}
+
+Result<std::shared_ptr<KernelFacts>> RemoteExecutor::kernel_facts(ObjectId program, const std::string& name) {
+  {
+    const std::lock_guard lock{mutex_};
+    const auto& kernels = programs_[program.value()];
+    if (const auto kernel = kernels.find(name); kernel != kernels.end()) return kernel->second->facts;
+  }
+  // Not one of those that the build told of, so only the driver knows what is wrong.
+  return Failure{ask_code(Kind::kernel_facts, program, name)};
+}
+
+cl_int RemoteExecutor::create_kernel(ObjectId id, ObjectId program, const KernelFacts& facts) {
+  auto kernel = std::make_unique<RemoteKernel>();
+  kernel->stamps.resize(facts.arguments.size());
+  {
+    const std::lock_guard lock{mutex_};
+    kernel->built = programs_[program.value()][facts.name];
+  }
+  kernels_.set(id, kernel.release());
+  connection_->tell(Kind::create_kernel, id, program, facts.name, facts.arguments.size());
+  return connection_->is_lost() ? kLost : CL_SUCCESS;
+}
+
+Result<Bytes> RemoteExecutor::kernel_group_info(ObjectId id, ObjectId device, cl_kernel_work_group_info query) {
+  const auto& built = kernels_[id]->built;
+  if (built) {
+    const auto known = built->group_info.find({device.value(), query});
+    if (known != built->group_info.end()) return known->second;
+  }
+  return ask<Bytes>(Kind::kernel_group_info, id, device, query);
+}
+
+Result<Bytes> RemoteExecutor::kernel_sub_group_info(ObjectId kernel, ObjectId device, cl_kernel_sub_group_info query,
+                                                    std::span<const std::byte> input, std::size_t room) {
+  return ask<Bytes>(Kind::kernel_sub_group_info, kernel, device, query, input, room);
+}
+
+cl_int RemoteExecutor::try_argument(ObjectId id, cl_uint index, std::size_t size, const void* value) {
+  RemoteKernel& kernel = *kernels_[id];
+  if (value && kernel.built) {
+    const ArgumentFacts& argument = kernel.built->facts->arguments[index];
+    if (const std::size_t known = argument.known ? size_of_type(argument.type) : 0; known != 0)
+      return size == known ? CL_SUCCESS : CL_INVALID_ARG_SIZE;
+  }
+  const std::lock_guard lock{kernel.lock};
+  kernel.stamps[index] = 0;
+  kernel.stamp = 0;
+  return ask_code(Kind::try_argument, id, index, size, value != nullptr);  // only the size can be wrong
+}
+
+}  // namespace grus

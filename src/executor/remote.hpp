@@ -1,0 +1,179 @@
+// Carries commands out elsewhere: behind a connection is a worker with a local executor. Ids are chosen here, so that
+// most of what a program does needs no answer: objects are made, arguments travel inside launches, and writes leave the
+// program's memory at once. What only the worker can know is asked for, or told with the hello and with every build.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "command/executor.hpp"
+#include "executor/connection.hpp"
+#include "executor/vendor_table.hpp"
+
+namespace grus {
+
+class RemoteExecutor final : public Executor {
+ public:
+  // Throws channel::Lost.
+  explicit RemoteExecutor(const channel::Address& server);
+
+  std::vector<PlatformDescription> platforms() override;
+  Result<cl_uint> device_count(std::uint32_t platform) override;
+  void name_device(std::uint32_t platform, cl_uint index, ObjectId id) override;
+  Result<Bytes> device_info(ObjectId device, cl_device_info query) override;
+  Result<cl_uint> count_sub_devices(ObjectId parent, const cl_device_partition_property* how) override;
+  cl_int create_sub_devices(ObjectId parent, const cl_device_partition_property* how,
+                            std::span<const ObjectId> ids) override;
+  Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
+  cl_int unload_compiler(std::uint32_t platform) override;
+  DriverDescription describe_driver(std::uint32_t platform) override;
+  bool works_in_host_memory() const override { return false; }
+  std::uint64_t round_trips() const override { return connection_->round_trips(); }
+
+  cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                        std::span<const cl_context_properties> properties, ErrorNotice notice) override;
+  cl_int create_queue(ObjectId id, ObjectId context, ObjectId device,
+                      std::span<const cl_queue_properties> properties) override;
+  cl_int create_buffer(const NewBuffer& buffer) override;
+  cl_int create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) override;
+  Result<ImageLayout> create_image(const NewImage& image) override;
+  cl_int create_sampler(const NewSampler& sampler) override;
+  Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) override;
+  void when_memory_is_gone(ObjectId memory, std::function<void()> call) override;
+  void free(ObjectType type, ObjectId id) noexcept override;
+
+  BuildOutcome check_program(const BuildOrder& order, std::vector<cl_int>* statuses) override;
+  BuildOutcome build(const BuildOrder& order) override;
+  Result<std::vector<Bytes>> program_binaries(ObjectId program) override;
+  std::string device_identity(ObjectId device) override;
+  Result<std::shared_ptr<KernelFacts>> kernel_facts(ObjectId program, const std::string& name) override;
+  cl_int create_kernel(ObjectId id, ObjectId program, const KernelFacts& facts) override;
+  Result<Bytes> kernel_group_info(ObjectId kernel, ObjectId device, cl_kernel_work_group_info query) override;
+  Result<Bytes> kernel_sub_group_info(ObjectId kernel, ObjectId device, cl_kernel_sub_group_info query,
+                                      std::span<const std::byte> input, std::size_t room) override;
+  cl_int try_argument(ObjectId kernel, cl_uint index, std::size_t size, const void* value) override;
+
+  cl_int submit(const command::Launch& command, const Placement& placement) override;
+  cl_int submit(const command::NativeKernel& command, const Placement& placement) override;
+  cl_int submit(const command::Read& command, const Placement& placement) override;
+  cl_int submit(const command::Write& command, const Placement& placement) override;
+  cl_int submit(const command::ReadRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::WriteRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::Copy& command, const Placement& placement) override;
+  cl_int submit(const command::CopyRectangle& command, const Placement& placement) override;
+  cl_int submit(const command::Fill& command, const Placement& placement) override;
+  cl_int submit(const command::ReadImage& command, const Placement& placement) override;
+  cl_int submit(const command::WriteImage& command, const Placement& placement) override;
+  cl_int submit(const command::CopyImage& command, const Placement& placement) override;
+  cl_int submit(const command::CopyImageToBuffer& command, const Placement& placement) override;
+  cl_int submit(const command::CopyBufferToImage& command, const Placement& placement) override;
+  cl_int submit(const command::FillImage& command, const Placement& placement) override;
+  cl_int submit(const command::MapBuffer& command, const Placement& placement) override;
+  cl_int submit(const command::MapImage& command, const Placement& placement) override;
+  cl_int submit(const command::Unmap& command, const Placement& placement) override;
+  cl_int submit(const command::Migrate& command, const Placement& placement) override;
+  cl_int submit(const command::Marker& command, const Placement& placement) override;
+  cl_int submit(const command::Barrier& command, const Placement& placement) override;
+
+  cl_int flush(ObjectId queue) override;
+  cl_int finish(ObjectId queue) override;
+  cl_int wait(std::span<const ObjectId> events) override;
+  Result<cl_int> event_status(ObjectId event) override;
+  Result<cl_ulong> event_profile(ObjectId event, cl_profiling_info query) override;
+  cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) override;
+  void when_idle(std::function<void()> call) override;
+  cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
+                            cl_command_queue_properties* before) override;
+
+ private:
+  using Facts = std::map<cl_device_info, Result<Bytes>>;
+  struct RemotePlatform {
+    PlatformDescription description;
+    DriverDescription driver;
+    std::vector<std::shared_ptr<const Facts>> devices;
+  };
+  // What a build told about a kernel.
+  struct BuiltKernel {
+    std::shared_ptr<KernelFacts> facts;
+    std::map<std::pair<std::uint64_t, cl_kernel_work_group_info>, Result<Bytes>> group_info;  // by device and query
+  };
+  struct RemoteKernel {
+    std::shared_ptr<const BuiltKernel> built;
+    SpinLock lock;                      // guards what the worker's kernel has, from the first argument to the launch
+    std::uint64_t stamp = 0;            // of the launch whose arguments it has
+    std::vector<std::uint64_t> stamps;  // of the arguments that it has
+  };
+  struct RemoteImage {
+    cl_mem_object_type type = 0;
+    std::size_t element_size = 0;
+    std::size_t row_pitch = 0;  // of the host memory it stands for
+    std::size_t slice_pitch = 0;
+  };
+  // A read whose data hasn't come. Whatever comes after it in its queue is not finished before it.
+  using ReadNumber = std::uint64_t;
+  struct Coming {
+    ObjectId queue;
+    HostBlock to;
+  };
+  struct RemoteEvent {
+    ObjectId queue;
+    ReadNumber after = 0;       // the last read that was in the queue when it was enqueued
+    cl_int status = CL_QUEUED;  // CL_COMPLETE or an error, once known
+  };
+  struct Mapped {
+    ObjectId memory;
+    cl_map_flags flags = 0;
+    Range range;                 // buffers
+    command::ImageRegion where;  // images
+  };
+
+  template <typename T, typename... Values>
+  Result<T> ask(channel::Kind kind, const Values&... values);
+  template <typename... Values>
+  cl_int ask_code(channel::Kind kind, const Values&... values);
+  template <typename Command>
+  cl_int tell(const Command& command, const Placement& placement);
+  template <typename Command>
+  cl_int read(const Command& command, const HostBlock& to, const Placement& placement);
+  template <typename Command>
+  cl_int write(const Command& command, const HostBlock& from, const Placement& placement);
+  HostBlock image_block(ObjectId image, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch,
+                        const void* start);
+  void note_event(const Placement& placement);
+  bool has_coming(ObjectId queue, ReadNumber up_to) const;
+  void wait_for_reads(ObjectId queue, ReadNumber up_to);
+  void after_reads(ObjectId queue, ReadNumber up_to, std::function<void()> call);
+  void read_has_come(ReadNumber number);
+  BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
+
+  Connection* const connection_;  // never destroyed
+  std::vector<RemotePlatform> platforms_;
+
+  std::mutex mutex_;  // guards what follows
+  std::unordered_map<std::uint64_t, std::shared_ptr<const Facts>> devices_;
+  std::unordered_map<std::uint64_t, ErrorNotice> notices_;  // by context
+  std::unordered_map<std::uint64_t, std::map<std::string, std::shared_ptr<BuiltKernel>>> programs_;
+  std::unordered_map<std::uint64_t, RemoteImage> images_;
+  std::unordered_set<std::uint64_t> regions_;
+  std::multimap<const void*, Mapped> mapped_;             // host memory that the program has mapped
+  std::unordered_map<std::uint64_t, std::size_t> sizes_;  // of buffers, for what is left of the credit
+  std::size_t credit_ = 0;                                // bytes of buffers that can be made without asking
+
+  VendorTable<RemoteKernel*> kernels_;
+
+  // With the connection's lock.
+  ReadNumber next_read_ = 1;
+  std::map<ReadNumber, Coming> coming_;
+  std::unordered_map<std::uint64_t, ReadNumber> last_reads_;  // by queue
+  std::unordered_map<std::uint64_t, RemoteEvent> events_;
+  struct Parked {
+    ObjectId queue;
+    ReadNumber up_to;
+    std::function<void()> call;
+  };
+  std::vector<Parked> parked_;
+};
+
+}  // namespace grus

@@ -1,0 +1,390 @@
+// RemoteExecutor: commands, and waiting for them.
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "executor/remote.hpp"
+
+namespace grus {
+
+using channel::Kind;
+using channel::kind_of;
+
+namespace {
+
+constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;
+
+// As the head of every command: where it goes.
+struct Place {
+  const Placement& placement;
+};
+void fields(wire::Writer& writer, const Place& place) {
+  writer(place.placement.queue, place.placement.event, place.placement.blocking, place.placement.waits);
+}
+
+// Only what the worker's kernel doesn't have yet.
+struct ChangedArguments {
+  std::span<const Argument> arguments;
+  std::span<const std::uint64_t> stamps;
+};
+void fields(wire::Writer& writer, const ChangedArguments& changed) {
+  std::uint32_t count = 0;
+  for (std::size_t index = 0; index < changed.arguments.size(); ++index)
+    count += changed.arguments[index].stamp != changed.stamps[index] ? 1 : 0;
+  writer(count);
+  for (std::uint32_t index = 0; index < changed.arguments.size(); ++index) {
+    if (changed.arguments[index].stamp != changed.stamps[index]) writer(index, changed.arguments[index]);
+  }
+}
+
+struct Sizes {
+  const std::size_t* values;
+  cl_uint dimensions;
+};
+void fields(wire::Writer& writer, const Sizes& sizes) {
+  writer(std::uint8_t{sizes.values != nullptr});
+  if (sizes.values) writer.add(sizes.values, sizes.dimensions * sizeof(std::size_t));
+}
+
+HostBlock block_of(const command::Rectangle& r, const void* host) {
+  const std::size_t row_pitch = r.host_row_pitch ? r.host_row_pitch : r.region[0];
+  const std::size_t slice_pitch = r.host_slice_pitch ? r.host_slice_pitch : row_pitch * r.region[1];
+  auto* const start = static_cast<std::byte*>(const_cast<void*>(host));
+  return {start + r.host_origin[2] * slice_pitch + r.host_origin[1] * row_pitch + r.host_origin[0],
+          r.region[0],
+          r.region[1],
+          r.region[2],
+          row_pitch,
+          slice_pitch};
+}
+
+}  // namespace
+
+// With the connection's lock: no read that came before is still to come.
+bool RemoteExecutor::has_coming(ObjectId queue, ReadNumber up_to) const {
+  return std::any_of(coming_.begin(), coming_.upper_bound(up_to),
+                     [&](const auto& entry) { return entry.second.queue == queue; });
+}
+
+void RemoteExecutor::wait_for_reads(ObjectId queue, ReadNumber up_to) {
+  if (up_to != 0) connection_->wait_until([&] { return !has_coming(queue, up_to); });
+}
+
+// With the connection's lock.
+void RemoteExecutor::after_reads(ObjectId queue, ReadNumber up_to, std::function<void()> call) {
+  if (has_coming(queue, up_to)) {
+    parked_.push_back({queue, up_to, std::move(call)});
+  } else {
+    call();
+  }
+}
+
+// With the connection's lock.
+void RemoteExecutor::read_has_come(ReadNumber number) {
+  coming_.erase(number);
+  std::vector<std::function<void()>> calls;
+  std::erase_if(parked_, [&](Parked& parked) {
+    if (has_coming(parked.queue, parked.up_to)) return false;
+    calls.push_back(std::move(parked.call));
+    return true;
+  });
+  for (const auto& call : calls) call();
+}
+
+void RemoteExecutor::note_event(const Placement& placement) {
+  if (!placement.event) return;
+  connection_->with_lock([&] {
+    events_[placement.event.value()] = {placement.queue, last_reads_[placement.queue.value()], CL_QUEUED};
+  });
+}
+
+template <typename Command>
+cl_int RemoteExecutor::tell(const Command& command, const Placement& placement) {
+  if (connection_->is_lost()) return kLost;
+  note_event(placement);
+  connection_->tell(kind_of<Command>(), Place{placement}, command);
+  return CL_SUCCESS;
+}
+
+template <typename Command>
+cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const Placement& placement) {
+  if (connection_->is_lost()) return kLost;
+  struct Answer {
+    cl_int code = kLost;
+    bool has_come = false;
+  };
+  const auto answer = std::make_shared<Answer>();
+  const ReadNumber number = connection_->with_lock([&] {
+    const ReadNumber next = next_read_++;
+    coming_[next] = {placement.queue, to};
+    last_reads_[placement.queue.value()] = next;
+    if (placement.event) events_[placement.event.value()] = {placement.queue, next, CL_QUEUED};
+    return next;
+  });
+  const auto has_come = [this, number, answer, event = placement.event](wire::Reader* reader) {
+    answer->code = reader ? reader->take<cl_int>() : kLost;
+    answer->has_come = true;
+    if (const auto found = events_.find(event.value()); found != events_.end()) found->second.status = answer->code;
+    read_has_come(number);
+  };
+  connection_->ask_later(to, has_come, kind_of<Command>(), Place{placement}, command);
+  if (placement.blocking == Blocking::no) return CL_SUCCESS;
+  connection_->flush();
+  connection_->count_round_trip();
+  connection_->wait_until([&] { return answer->has_come && !has_coming(placement.queue, number); });
+  return answer->code;
+}
+
+template <typename Command>
+cl_int RemoteExecutor::write(const Command& command, const HostBlock& from, const Placement& placement) {
+  if (connection_->is_lost()) return kLost;
+  // What is to be written may be what an earlier read brings.
+  const auto is_coming = [&] {
+    return std::any_of(coming_.begin(), coming_.end(),
+                       [&](const auto& entry) { return entry.second.to.overlaps(from); });
+  };
+  if (connection_->with_lock(is_coming)) {
+    connection_->flush();
+    connection_->wait_until([&] { return !is_coming(); });
+  }
+  note_event(placement);
+  connection_->tell_with(from, kind_of<Command>(), Place{placement}, command);
+  // The data has left the program's memory, which is all that blocking means. An event that it asks about is done.
+  return placement.blocking == Blocking::yes && placement.event ? wait({&placement.event, 1}) : CL_SUCCESS;
+}
+
+cl_int RemoteExecutor::submit(const command::Launch& launch, const Placement& placement) {
+  if (connection_->is_lost()) return kLost;
+  note_event(placement);
+  RemoteKernel& kernel = *kernels_[launch.kernel];
+  const std::lock_guard lock{kernel.lock};
+  const bool same = kernel.stamp == launch.stamp;
+  const ChangedArguments changed{same ? std::span<const Argument>{} : launch.arguments, kernel.stamps};
+  connection_->tell(kind_of<command::Launch>(), Place{placement}, launch.kernel, launch.stamp, changed,
+                    launch.dimensions, Sizes{launch.offset, launch.dimensions}, Sizes{launch.global, launch.dimensions},
+                    Sizes{launch.local, launch.dimensions});
+  if (same) return CL_SUCCESS;
+  for (std::size_t index = 0; index < launch.arguments.size(); ++index)
+    kernel.stamps[index] = launch.arguments[index].stamp;
+  kernel.stamp = launch.stamp;
+  return CL_SUCCESS;
+}
+
+cl_int RemoteExecutor::submit(const command::NativeKernel&, const Placement&) { return CL_INVALID_OPERATION; }
+
+cl_int RemoteExecutor::submit(const command::Read& command, const Placement& placement) {
+  return read(command, HostBlock::of(command.to, command.range.size), placement);
+}
+
+cl_int RemoteExecutor::submit(const command::Write& command, const Placement& placement) {
+  return write(command, HostBlock::of(command.from, command.range.size), placement);
+}
+
+cl_int RemoteExecutor::submit(const command::ReadRectangle& command, const Placement& placement) {
+  return read(command, block_of(command.rectangle, command.to), placement);
+}
+
+cl_int RemoteExecutor::submit(const command::WriteRectangle& command, const Placement& placement) {
+  return write(command, block_of(command.rectangle, command.from), placement);
+}
+
+HostBlock RemoteExecutor::image_block(ObjectId id, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch,
+                                      const void* start) {
+  const std::lock_guard lock{mutex_};
+  const RemoteImage& image = images_[id.value()];
+  HostBlock block{static_cast<std::byte*>(const_cast<void*>(start)), region[0] * image.element_size};
+  if (image.type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {  // whose rows are slices
+    block.slices = region[1];
+    block.row_pitch = block.row;
+    block.slice_pitch = slice_pitch ? slice_pitch : row_pitch ? row_pitch : block.row;
+    return block;
+  }
+  block.rows = region[1];
+  block.slices = region[2];
+  block.row_pitch = row_pitch ? row_pitch : block.row;
+  block.slice_pitch = slice_pitch ? slice_pitch : block.row_pitch * region[1];
+  return block;
+}
+
+cl_int RemoteExecutor::submit(const command::ReadImage& command, const Placement& placement) {
+  return read(command,
+              image_block(command.memory, command.where.region, command.row_pitch, command.slice_pitch, command.to),
+              placement);
+}
+
+cl_int RemoteExecutor::submit(const command::WriteImage& command, const Placement& placement) {
+  return write(command,
+               image_block(command.memory, command.where.region, command.row_pitch, command.slice_pitch, command.from),
+               placement);
+}
+
+cl_int RemoteExecutor::submit(const command::Copy& command, const Placement& placement) {
+  if (command.size == 0) return CL_INVALID_VALUE;  // what drivers say; here it would come too late
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::CopyRectangle& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::Fill& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::CopyImage& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::CopyImageToBuffer& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::CopyBufferToImage& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::FillImage& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::Migrate& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::Marker& command, const Placement& placement) {
+  return tell(command, placement);
+}
+cl_int RemoteExecutor::submit(const command::Barrier& command, const Placement& placement) {
+  return tell(command, placement);
+}
+
+// The program's own memory stands for the object while it is mapped: filled when it is mapped, emptied at the unmap.
+cl_int RemoteExecutor::submit(const command::MapBuffer& map, const Placement& placement) {
+  {
+    const std::lock_guard lock{mutex_};
+    mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, map.range, {}});
+  }
+  if (!(map.flags & CL_MAP_WRITE_INVALIDATE_REGION))
+    return submit(command::Read{{map.memory}, map.range, map.pointer, true}, placement);
+  const cl_int code = submit(command::Marker{}, placement);
+  return code == CL_SUCCESS && placement.blocking == Blocking::yes ? finish(placement.queue) : code;
+}
+
+cl_int RemoteExecutor::submit(const command::MapImage& map, const Placement& placement) {
+  RemoteImage image;
+  {
+    const std::lock_guard lock{mutex_};
+    mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, {}, map.where});
+    image = images_[map.memory.value()];
+  }
+  if (!(map.flags & CL_MAP_WRITE_INVALIDATE_REGION)) {
+    return submit(command::ReadImage{{map.memory}, map.where, image.row_pitch, image.slice_pitch, map.pointer},
+                  placement);
+  }
+  const cl_int code = submit(command::Marker{}, placement);
+  return code == CL_SUCCESS && placement.blocking == Blocking::yes ? finish(placement.queue) : code;
+}
+
+cl_int RemoteExecutor::submit(const command::Unmap& unmap, const Placement& placement) {
+  Mapped mapped;
+  RemoteImage image;
+  {
+    const std::lock_guard lock{mutex_};
+    const auto [first, last] = mapped_.equal_range(unmap.pointer);
+    const auto found =
+        std::find_if(first, last, [&](const auto& entry) { return entry.second.memory == unmap.memory; });
+    if (found == last) return CL_INVALID_VALUE;
+    mapped = found->second;
+    mapped_.erase(found);
+    if (const auto known = images_.find(unmap.memory.value()); known != images_.end()) image = known->second;
+  }
+  if (!(mapped.flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION))) return submit(command::Marker{}, placement);
+  if (image.element_size == 0) return submit(command::Write{{unmap.memory}, mapped.range, unmap.pointer}, placement);
+  return submit(command::WriteImage{{unmap.memory}, mapped.where, image.row_pitch, image.slice_pitch, unmap.pointer},
+                placement);
+}
+
+cl_int RemoteExecutor::flush(ObjectId queue) {
+  connection_->tell(Kind::flush, queue);
+  connection_->flush();
+  return connection_->is_lost() ? kLost : CL_SUCCESS;
+}
+
+cl_int RemoteExecutor::finish(ObjectId queue) {
+  const ReadNumber last = connection_->with_lock([&] { return last_reads_[queue.value()]; });
+  const auto answer = connection_->ask(Kind::finish, queue);
+  wait_for_reads(queue, last);
+  return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+}
+
+cl_int RemoteExecutor::wait(std::span<const ObjectId> ids) {
+  std::vector<ObjectId> unknown;
+  bool failed = false;
+  connection_->with_lock([&] {
+    for (const ObjectId id : ids) {
+      const cl_int status = events_[id.value()].status;
+      if (status > CL_COMPLETE) unknown.push_back(id);
+      failed |= status < CL_COMPLETE;
+    }
+  });
+  cl_int code = CL_SUCCESS;
+  if (!unknown.empty()) {
+    const auto answer = connection_->ask(Kind::wait, std::span<const ObjectId>{unknown});
+    code = answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+    for (const ObjectId id : unknown) {
+      const RemoteEvent event = connection_->with_lock([&] {
+        RemoteEvent& known = events_[id.value()];
+        if (code == CL_SUCCESS) known.status = CL_COMPLETE;
+        return known;
+      });
+      wait_for_reads(event.queue, event.after);
+    }
+  }
+  return failed && code == CL_SUCCESS ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
+}
+
+Result<cl_int> RemoteExecutor::event_status(ObjectId id) {
+  const RemoteEvent event = connection_->with_lock([&] { return events_[id.value()]; });
+  if (event.status <= CL_COMPLETE) return event.status;
+  const auto answer = connection_->ask(Kind::event_status, id);
+  if (!answer) return kLost;
+  const auto status = wire::Reader{*answer}.take_result<cl_int>();
+  if (!status || *status > CL_COMPLETE) return status;
+  wait_for_reads(event.queue, event.after);
+  connection_->with_lock([&] {
+    if (const auto found = events_.find(id.value()); found != events_.end()) found->second.status = *status;
+  });
+  return status;
+}
+
+Result<cl_ulong> RemoteExecutor::event_profile(ObjectId event, cl_profiling_info query) {
+  const auto answer = connection_->ask(Kind::event_profile, event, query);
+  if (!answer) return Failure{kLost};
+  return wire::Reader{*answer}.take_result<cl_ulong>();
+}
+
+cl_int RemoteExecutor::when_event(ObjectId id, cl_int status, std::function<void(cl_int)> call) {
+  const auto reached = [this, id, status, call = std::move(call)](wire::Reader* reader) {
+    const cl_int now = reader ? reader->take<cl_int>() : kLost;
+    const auto found = events_.find(id.value());
+    const RemoteEvent event = found == events_.end() ? RemoteEvent{} : found->second;
+    after_reads(event.queue, event.after, [this, id, status, now, call] {
+      if (status == CL_COMPLETE || now < 0) {
+        if (const auto known = events_.find(id.value()); known != events_.end()) known->second.status = now;
+      }
+      call(now);
+    });
+  };
+  connection_->ask_later({}, reached, Kind::when_event, id, status);
+  return CL_SUCCESS;
+}
+
+void RemoteExecutor::when_idle(std::function<void()> call) {
+  connection_->ask_later(
+      {}, [call = std::move(call)](wire::Reader*) { call(); }, Kind::when_idle);
+  connection_->flush();
+}
+
+cl_int RemoteExecutor::set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
+                                          cl_command_queue_properties* before) {
+  const auto answer = connection_->ask(Kind::set_queue_property, queue, properties, enable);
+  if (!answer) return kLost;
+  wire::Reader reader{*answer};
+  const auto code = reader.take<cl_int>();
+  const auto told = reader.take<cl_command_queue_properties>();
+  if (before) *before = told;
+  return code;
+}
+
+}  // namespace grus

@@ -1,0 +1,31 @@
+// Which executor a session starts with: the drivers of this machine, or a server's if GRUS_GPU names one.
+#include <cstdlib>
+
+#include "base/log.hpp"
+#include "executor/local.hpp"
+#include "executor/remote.hpp"
+
+namespace grus {
+namespace {
+
+Executor* choose() {
+  const char* const gpu = std::getenv("GRUS_GPU");
+  if (!gpu || !*gpu) return new LocalExecutor;
+  const bool automatic = std::string_view{gpu} == "auto";
+  try {
+    return new RemoteExecutor{automatic ? channel::default_address() : channel::Address::parse(gpu)};
+  } catch (const std::exception& error) {
+    if (automatic) return new LocalExecutor;
+    log::error("server", "{}; is `grus serve` running there?", error.what());
+    return new LocalExecutor{LocalExecutor::kNoVendors};
+  }
+}
+
+}  // namespace
+
+Executor& starting_executor() {
+  static Executor* const executor = choose();  // never destroyed: programs call OpenCL at exit
+  return *executor;
+}
+
+}  // namespace grus

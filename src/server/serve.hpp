@@ -1,0 +1,20 @@
+// `grus serve`: accepts clients and gives each a worker process of its own. One worker is always ready, its drivers
+// loaded, so that a new session waits for none of that.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "channel/stream.hpp"
+
+namespace grus::server {
+
+struct ServeOptions {
+  std::vector<channel::Address> listen;
+  std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
+};
+
+// Until SIGTERM or SIGINT. Throws channel::Lost if it can't listen.
+int serve(const ServeOptions& options);
+
+}  // namespace grus::server

@@ -1,0 +1,513 @@
+#include "server/session.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "base/reserved_array.hpp"
+
+namespace grus::server {
+
+using channel::Head;
+using channel::Kind;
+using wire::BadMessage;
+using wire::Reader;
+
+namespace {
+
+constexpr std::uint32_t kOwnSlots = 4096;         // of events that the session makes for itself
+constexpr std::size_t kLargestValue = 64 * 1024;  // of an argument; devices take 1 to 4 KiB
+constexpr std::size_t kCredit = std::size_t{256} << 20;
+// Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
+constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
+constexpr cl_device_info kLastDeviceQuery = 0x1070;
+constexpr cl_kernel_work_group_info kGroupQueries[] = {
+    CL_KERNEL_WORK_GROUP_SIZE, CL_KERNEL_COMPILE_WORK_GROUP_SIZE, CL_KERNEL_LOCAL_MEM_SIZE,
+    CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, CL_KERNEL_PRIVATE_MEM_SIZE};
+
+template <typename T>
+std::vector<T> closed(std::vector<T> list) {
+  list.push_back(0);
+  return list;
+}
+
+}  // namespace
+
+Session::Session(channel::Stream stream, Executor& executor, int output)
+    : stream_{std::move(stream)}, input_{stream_}, executor_{executor}, output_{output} {}
+
+// From a thread of its own, so that no kernel waits for room, and before every answer that says that commands are done.
+void Session::send_output() {
+  const std::lock_guard lock{output_mutex_};
+  Bytes text(4096);
+  for (ssize_t size = 0; (size = ::read(output_, text.data(), text.size())) > 0;)
+    send_message(Kind::output, 0, {text.begin(), text.begin() + size}, {});
+}
+
+std::string Session::run() {
+  try {
+    Bytes body;
+    bool greeted = false;
+    for (;;) {
+      const Head head = input_.read_head();
+      input_.read_body(head, body);
+      Reader reader{body};
+      if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
+      greeted = true;
+      handle(head, reader);
+      reader.expect_end();
+    }
+  } catch (const std::exception& error) {
+    stream_.shut();
+    return error.what();
+  }
+}
+
+void Session::send_message(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {
+  Head head{static_cast<std::uint32_t>(body.size()), kind, channel::Crowd::no, number, bulk.size()};
+  iovec parts[3] = {{&head, sizeof head},
+                    {const_cast<std::byte*>(body.data()), body.size()},
+                    {const_cast<std::byte*>(bulk.data()), bulk.size()}};
+  const std::lock_guard lock{out_mutex_};
+  try {
+    stream_.send({parts, bulk.empty() ? 2U : 3U});
+  } catch (const channel::Lost&) {
+    stream_.shut();  // whoever reads from the client notices
+  }
+}
+
+void Session::post(std::function<void()> job) { sender_.run(std::move(job)); }
+
+// What waits for the device must not keep other threads of the client waiting.
+void Session::aside(const Head& head, std::function<void()> job) {
+  if (head.crowd == channel::Crowd::no) {
+    job();
+  } else {
+    helpers_.run(std::move(job));
+  }
+}
+
+cl_int Session::check(ObjectType type, ObjectId id) {
+  const auto& known = objects_[static_cast<std::size_t>(type)];
+  const auto found = known.find(id.value());
+  if (found == known.end()) throw BadMessage{"an object that isn't there"};
+  return found->second;
+}
+
+void Session::check_all(ObjectType type, std::span<const ObjectId> ids) {
+  for (const ObjectId id : ids) check(type, id);
+}
+
+void Session::create(ObjectType type, ObjectId id, cl_int code) {
+  if (!id || id.slot() >= kMaxSlots - kOwnSlots) throw BadMessage{"an id that can't be"};
+  if (!objects_[static_cast<std::size_t>(type)].emplace(id.value(), code).second)
+    throw BadMessage{"an object that is there already"};
+}
+
+ObjectId Session::new_own_id() {
+  const std::lock_guard lock{own_mutex_};
+  std::uint32_t slot = 0;
+  if (!free_own_slots_.empty()) {
+    slot = free_own_slots_.back();
+    free_own_slots_.pop_back();
+  } else {
+    if (own_slots_ == kOwnSlots) return {};
+    slot = kMaxSlots - 1 - own_slots_++;
+  }
+  return ObjectId{own_generation_++, slot};
+}
+
+void Session::free_own_event(ObjectId event) {
+  executor_.free(ObjectType::event, event);
+  const std::lock_guard lock{own_mutex_};
+  free_own_slots_.push_back(event.slot());
+}
+
+void Session::handle(const Head& head, Reader& reader) {
+  if (head.kind == Kind::hello) return hello(head.number, reader);
+  if (head.kind < Kind::create_context) return handle_devices(head, reader);
+  if (head.kind < Kind::check_program) return handle_objects(head, reader);
+  if (head.kind < Kind::flush) return handle_programs(head, reader);
+  if (head.kind < Kind::command) return handle_waits(head, reader);
+  handle_command(head, reader);
+}
+
+void Session::hello(Number number, Reader& reader) {
+  const auto magic = reader.take<std::uint32_t>();
+  const auto protocol = reader.take<std::uint32_t>();
+  const auto version = reader.take<std::string>();
+  if (magic != channel::kMagic) throw BadMessage{"not a client of Grus"};
+  if (protocol != channel::kProtocol) {
+    answer(
+        number,
+        fmt::format("the server is Grus " GRUS_VERSION " (protocol {}) and the client {} (protocol {}): update the {}",
+                    channel::kProtocol, version, protocol, protocol < channel::kProtocol ? "client" : "server"));
+    throw BadMessage{"another protocol"};
+  }
+  Bytes body;
+  wire::Writer writer{body};
+  const auto platforms = executor_.platforms();
+  writer(std::string{}, kCredit, platforms.size());
+  for (std::uint32_t index = 0; index < platforms.size(); ++index) {
+    writer(platforms[index], executor_.describe_driver(index));
+    const auto devices = executor_.device_count(index);
+    const cl_uint count = devices ? *devices : 0;
+    writer(std::size_t{count});
+    for (cl_uint device = 0; device < count; ++device) {
+      const ObjectId id = new_own_id();  // a name for the time being
+      executor_.name_device(index, device, id);
+      writer(std::size_t{kLastDeviceQuery - kFirstDeviceQuery});
+      for (cl_device_info query = kFirstDeviceQuery; query < kLastDeviceQuery; ++query) {
+        auto fact = executor_.device_info(id, query);
+        if (query == CL_DEVICE_EXECUTION_CAPABILITIES && fact)
+          fact = to_bytes(cl_device_exec_capabilities{CL_EXEC_KERNEL});  // native kernels never leave their process
+        writer(query, fact);
+      }
+    }
+  }
+  send_message(Kind::answer, number, body, {});
+}
+
+void Session::handle_devices(const Head& head, Reader& reader) {
+  switch (head.kind) {
+    case Kind::device_info: {
+      const auto device = reader.take<ObjectId>();
+      const auto query = reader.take<cl_device_info>();
+      check(ObjectType::device, device);
+      return answer(head.number, executor_.device_info(device, query));
+    }
+    case Kind::name_device: {
+      const auto platform = reader.take<std::uint32_t>();
+      const auto index = reader.take<cl_uint>();
+      const auto id = reader.take<ObjectId>();
+      if (platform >= executor_.platforms().size()) throw BadMessage{"a platform that isn't there"};
+      const auto count = executor_.device_count(platform);
+      if (!count || index >= *count) throw BadMessage{"a device that isn't there"};
+      create(ObjectType::device, id, CL_SUCCESS);
+      return executor_.name_device(platform, index, id);
+    }
+    case Kind::count_sub_devices: {
+      const auto parent = reader.take<ObjectId>();
+      const auto how = closed(reader.take<std::vector<cl_device_partition_property>>());
+      check(ObjectType::device, parent);
+      return answer(head.number, executor_.count_sub_devices(parent, how.data()));
+    }
+    case Kind::create_sub_devices: {
+      const auto parent = reader.take<ObjectId>();
+      const auto how = closed(reader.take<std::vector<cl_device_partition_property>>());
+      const auto ids = reader.take<std::vector<ObjectId>>();
+      check(ObjectType::device, parent);
+      const cl_int code = executor_.create_sub_devices(parent, how.data(), ids);
+      if (code == CL_SUCCESS) {
+        for (const ObjectId id : ids) create(ObjectType::device, id, CL_SUCCESS);
+      }
+      return answer(head.number, code);
+    }
+    case Kind::timer: {
+      const auto device = reader.take<ObjectId>();
+      check(ObjectType::device, device);
+      return answer(head.number, executor_.device_and_host_timer(device));
+    }
+    case Kind::unload_compiler: {
+      const auto platform = reader.take<std::uint32_t>();
+      if (platform >= executor_.platforms().size()) throw BadMessage{"a platform that isn't there"};
+      return answer(head.number, executor_.unload_compiler(platform));
+    }
+    default:
+      throw BadMessage{"a message of no known kind"};
+  }
+}
+
+void Session::handle_objects(const Head& head, Reader& reader) {
+  switch (head.kind) {
+    case Kind::create_context: {
+      const auto id = reader.take<ObjectId>();
+      const auto devices = reader.take<std::vector<ObjectId>>();
+      const auto platform = reader.take<std::uint32_t>();
+      const auto properties = reader.take<std::vector<cl_context_properties>>();
+      check_all(ObjectType::device, devices);
+      if (devices.empty() || platform >= executor_.platforms().size()) throw BadMessage{"a context of nothing"};
+      const auto notice = [this, id](const char* text, const void*, std::size_t) {
+        post([this, id, text = std::string{text}] { send(Kind::notice, 0, {}, id, text); });
+      };
+      const cl_int code = executor_.create_context(id, devices, platform, properties, notice);
+      if (code == CL_SUCCESS) create(ObjectType::context, id, code);
+      return answer(head.number, code);
+    }
+    case Kind::create_queue: {
+      const auto id = reader.take<ObjectId>();
+      const auto context = reader.take<ObjectId>();
+      const auto device = reader.take<ObjectId>();
+      const auto properties = reader.take<std::vector<cl_queue_properties>>();
+      check(ObjectType::context, context);
+      check(ObjectType::device, device);
+      const cl_int code = executor_.create_queue(id, context, device, properties);
+      if (code == CL_SUCCESS) create(ObjectType::queue, id, code);
+      return answer(head.number, code);
+    }
+    case Kind::create_buffer: {
+      NewBuffer order;
+      reader(order);
+      check(ObjectType::context, order.context);
+      const Data initial = head.bulk != 0 ? receive_bulk(head.bulk, order.size) : nullptr;
+      order.initial = initial.get();
+      const cl_int code = executor_.create_buffer(order);
+      create(ObjectType::memory, order.id, code);
+      memories_[order.id.value()].size = order.size;
+      return answer(head.number, code);
+    }
+    case Kind::create_sub_buffer: {
+      const auto id = reader.take<ObjectId>();
+      const auto parent = reader.take<ObjectId>();
+      const auto flags = reader.take<cl_mem_flags>();
+      const auto range = reader.take<Range>();
+      cl_int code = check(ObjectType::memory, parent);
+      if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
+      create(ObjectType::memory, id, code);
+      memories_[id.value()].size = range.size;
+      return;
+    }
+    case Kind::create_image: {
+      NewImage order;
+      reader(order);
+      check(ObjectType::context, order.context);
+      if (order.from) check(ObjectType::memory, order.from);
+      const Data initial = head.bulk != 0 ? receive_bulk(head.bulk, head.bulk) : nullptr;
+      order.initial = initial.get();
+      const auto layout = executor_.create_image(order);
+      if (layout) {
+        create(ObjectType::memory, order.id, CL_SUCCESS);
+        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type};
+      }
+      return answer(head.number, layout);
+    }
+    case Kind::create_sampler: {
+      NewSampler order;
+      reader(order);
+      check(ObjectType::context, order.context);
+      const cl_int code = executor_.create_sampler(order);
+      if (code == CL_SUCCESS) create(ObjectType::sampler, order.id, code);
+      return answer(head.number, code);
+    }
+    case Kind::supported_formats: {
+      const auto context = reader.take<ObjectId>();
+      const auto flags = reader.take<cl_mem_flags>();
+      const auto type = reader.take<cl_mem_object_type>();
+      check(ObjectType::context, context);
+      return answer(head.number, executor_.supported_formats(context, flags, type));
+    }
+    case Kind::watch_memory: {
+      const auto memory = reader.take<ObjectId>();
+      if (check(ObjectType::memory, memory) != CL_SUCCESS) return answer(head.number);
+      return executor_.when_memory_is_gone(memory,
+                                           [this, number = head.number] { post([this, number] { answer(number); }); });
+    }
+    case Kind::free: {
+      const auto type = reader.take<ObjectType>();
+      const auto id = reader.take<ObjectId>();
+      if (type > ObjectType::event) throw BadMessage{"an object of no known type"};
+      if (check(type, id) == CL_SUCCESS) executor_.free(type, id);
+      objects_[static_cast<std::size_t>(type)].erase(id.value());
+      if (type == ObjectType::memory) memories_.erase(id.value());
+      if (type == ObjectType::kernel) kernels_.erase(id.value());
+      return;
+    }
+    default:
+      throw BadMessage{"a message of no known kind"};
+  }
+}
+
+void Session::build(Number number, const BuildOrder& order, bool only_check) {
+  std::vector<cl_int> statuses;
+  const BuildOutcome outcome = only_check ? executor_.check_program(order, &statuses) : executor_.build(order);
+  Bytes body;
+  wire::Writer writer{body};
+  writer(statuses, outcome);
+  std::vector<std::shared_ptr<KernelFacts>> kernels;
+  for (const auto& name : outcome.executable ? outcome.kernel_names : std::vector<std::string>{}) {
+    if (const auto facts = executor_.kernel_facts(order.program, name)) kernels.push_back(*facts);
+  }
+  writer(kernels.size());
+  for (const auto& facts : kernels) {
+    writer(*facts);
+    const ObjectId kernel = new_own_id();  // a name for the time being
+    if (!kernel || executor_.create_kernel(kernel, order.program, *facts) != CL_SUCCESS) {
+      writer(std::size_t{0});
+      continue;
+    }
+    writer(order.program_devices.size() * std::size(kGroupQueries));
+    for (const ObjectId device : order.program_devices) {
+      for (const cl_kernel_work_group_info query : kGroupQueries)
+        writer(device.value(), query, executor_.kernel_group_info(kernel, device, query));
+    }
+    executor_.free(ObjectType::kernel, kernel);
+    const std::lock_guard lock{own_mutex_};
+    free_own_slots_.push_back(kernel.slot());
+  }
+  send_message(Kind::answer, number, body, {});
+}
+
+void Session::handle_programs(const Head& head, Reader& reader) {
+  switch (head.kind) {
+    case Kind::check_program:
+    case Kind::build: {
+      BuildOrder order;
+      reader(order);
+      check(ObjectType::context, order.context);
+      check_all(ObjectType::device, order.program_devices);
+      check_all(ObjectType::device, order.devices);
+      check_all(ObjectType::program, order.inputs);
+      if (order.step > BuildOrder::Step::link || order.program_devices.empty()) throw BadMessage{"an odd build"};
+      // It counts as made whether or not there is a program below: then nothing is freed there.
+      auto& programs = objects_[static_cast<std::size_t>(ObjectType::program)];
+      if (!programs.contains(order.program.value())) create(ObjectType::program, order.program, CL_SUCCESS);
+      return aside(head, [this, number = head.number, order, only_check = head.kind == Kind::check_program] {
+        build(number, order, only_check);
+      });
+    }
+    case Kind::program_binaries: {
+      const auto program = reader.take<ObjectId>();
+      check(ObjectType::program, program);
+      return answer(head.number, executor_.program_binaries(program));
+    }
+    case Kind::device_identity: {
+      const auto device = reader.take<ObjectId>();
+      check(ObjectType::device, device);
+      return answer(head.number, Result<std::string>{executor_.device_identity(device)});
+    }
+    case Kind::kernel_facts: {
+      const auto program = reader.take<ObjectId>();
+      const auto name = reader.take<std::string>();
+      check(ObjectType::program, program);
+      const auto facts = executor_.kernel_facts(program, name);
+      return answer(head.number, facts ? CL_INVALID_KERNEL_NAME : facts.error());
+    }
+    case Kind::create_kernel: {
+      const auto id = reader.take<ObjectId>();
+      const auto program = reader.take<ObjectId>();
+      KernelFacts facts;
+      reader(facts.name);
+      const auto count = reader.take<std::size_t>();
+      if (count > 4096) throw BadMessage{"a kernel with too many arguments"};
+      facts.arguments.resize(count);
+      check(ObjectType::program, program);
+      create(ObjectType::kernel, id, executor_.create_kernel(id, program, facts));
+      kernels_[id.value()].resize(count);
+      return;
+    }
+    case Kind::kernel_group_info: {
+      const auto kernel = reader.take<ObjectId>();
+      const auto device = reader.take<ObjectId>();
+      const auto query = reader.take<cl_kernel_work_group_info>();
+      check(ObjectType::device, device);
+      if (const cl_int code = check(ObjectType::kernel, kernel); code != CL_SUCCESS) return answer(head.number, code);
+      return answer(head.number, executor_.kernel_group_info(kernel, device, query));
+    }
+    case Kind::kernel_sub_group_info: {
+      const auto kernel = reader.take<ObjectId>();
+      const auto device = reader.take<ObjectId>();
+      const auto query = reader.take<cl_kernel_sub_group_info>();
+      const auto input = reader.take<Bytes>();
+      const auto room = reader.take<std::size_t>();
+      check(ObjectType::device, device);
+      if (room > 4096) throw BadMessage{"too much room"};
+      if (const cl_int code = check(ObjectType::kernel, kernel); code != CL_SUCCESS) return answer(head.number, code);
+      return answer(head.number, executor_.kernel_sub_group_info(kernel, device, query, input, room));
+    }
+    case Kind::try_argument: {
+      const auto kernel = reader.take<ObjectId>();
+      const auto index = reader.take<cl_uint>();
+      const auto size = reader.take<std::size_t>();
+      const bool has_value = reader.take<bool>();
+      if (const cl_int code = check(ObjectType::kernel, kernel); code != CL_SUCCESS) return answer(head.number, code);
+      if (index >= kernels_[kernel.value()].size()) throw BadMessage{"an argument that the kernel doesn't have"};
+      if (has_value && size > kLargestValue) return answer(head.number, CL_INVALID_ARG_SIZE);
+      const Bytes value(has_value ? size : 0);
+      return answer(head.number, executor_.try_argument(kernel, index, size, has_value ? value.data() : nullptr));
+    }
+    default:
+      throw BadMessage{"a message of no known kind"};
+  }
+}
+
+void Session::handle_waits(const Head& head, Reader& reader) {
+  const Number number = head.number;
+  switch (head.kind) {
+    case Kind::flush: {
+      const auto queue = reader.take<ObjectId>();
+      check(ObjectType::queue, queue);
+      executor_.flush(queue);
+      return;
+    }
+    case Kind::finish: {
+      const auto queue = reader.take<ObjectId>();
+      // A queue that the client has released may still have work, and the executor knows of it.
+      return aside(head, [this, number, queue] {
+        cl_int code = executor_.finish(queue);
+        {
+          const std::lock_guard lock{errors_mutex_};
+          if (const auto failed = queue_errors_.find(queue.value()); failed != queue_errors_.end()) {
+            code = failed->second;
+            queue_errors_.erase(failed);
+          }
+        }
+        send_output();
+        answer(number, code);
+      });
+    }
+    case Kind::wait: {
+      const auto events = reader.take<std::vector<ObjectId>>();
+      if (events.empty()) throw BadMessage{"a wait for nothing"};
+      std::vector<ObjectId> there;
+      for (const ObjectId event : events) {
+        if (check(ObjectType::event, event) == CL_SUCCESS) there.push_back(event);
+      }
+      const bool failed = there.size() != events.size();
+      return aside(head, [this, number, there, failed] {
+        const cl_int code = there.empty() ? CL_SUCCESS : executor_.wait(there);
+        send_output();
+        answer(number, failed ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code);
+      });
+    }
+    case Kind::event_status: {
+      const auto event = reader.take<ObjectId>();
+      const cl_int code = check(ObjectType::event, event);
+      return answer(number, code == CL_SUCCESS ? executor_.event_status(event) : Result<cl_int>{code});
+    }
+    case Kind::event_profile: {
+      const auto event = reader.take<ObjectId>();
+      const auto query = reader.take<cl_profiling_info>();
+      if (check(ObjectType::event, event) != CL_SUCCESS) return answer(number, CL_PROFILING_INFO_NOT_AVAILABLE);
+      return answer(number, executor_.event_profile(event, query));
+    }
+    case Kind::when_event: {
+      const auto event = reader.take<ObjectId>();
+      const auto status = reader.take<cl_int>();
+      if (const cl_int code = check(ObjectType::event, event); code != CL_SUCCESS) return answer(number, code);
+      const auto reached = [this, number](cl_int now) {
+        post([this, number, now] {
+          send_output();
+          answer(number, now);
+        });
+      };
+      if (const cl_int code = executor_.when_event(event, status, reached); code != CL_SUCCESS) answer(number, code);
+      return;
+    }
+    case Kind::when_idle:
+      return executor_.when_idle([this, number] { post([this, number] { answer(number); }); });
+    case Kind::set_queue_property: {
+      const auto queue = reader.take<ObjectId>();
+      const auto properties = reader.take<cl_command_queue_properties>();
+      const auto enable = reader.take<cl_bool>();
+      check(ObjectType::queue, queue);
+      cl_command_queue_properties before = 0;
+      const cl_int code = executor_.set_queue_property(queue, properties, enable, &before);
+      return answer(number, code, before);
+    }
+    default:
+      throw BadMessage{"a message of no known kind"};
+  }
+}
+
+}  // namespace grus::server

@@ -1,0 +1,118 @@
+// One client's session at the worker: its messages, checked and handed to the executor in the order in which they came.
+// A message that makes no sense ends the session; an error of OpenCL's is told to the client.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "channel/fields.hpp"
+#include "channel/input.hpp"
+#include "command/executor.hpp"
+#include "server/helpers.hpp"
+
+namespace grus::server {
+
+class Session {
+ public:
+  // The descriptor gives what kernels print.
+  Session(channel::Stream stream, Executor& executor, int output);
+
+  // Until the client is gone, or misbehaves; says which.
+  std::string run();
+  void send_output();
+
+ private:
+  using Number = std::uint64_t;
+  using Data = std::shared_ptr<std::byte[]>;
+  static constexpr std::size_t kHelpers = 64;
+  struct Memory {
+    std::size_t size = 0;
+    std::size_t element_size = 0;  // images
+    cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
+  };
+  // Where a command goes, as the client said it.
+  struct Place {
+    ObjectId queue;
+    ObjectId event;
+    Blocking blocking = Blocking::no;
+    std::vector<ObjectId> waits;
+    cl_int code = CL_SUCCESS;  // why it can't be carried out: something that it needs has failed
+  };
+
+  void handle(const channel::Head& head, wire::Reader& reader);
+  void hello(Number number, wire::Reader& reader);
+  void handle_devices(const channel::Head& head, wire::Reader& reader);
+  void handle_objects(const channel::Head& head, wire::Reader& reader);
+  void handle_programs(const channel::Head& head, wire::Reader& reader);
+  void handle_waits(const channel::Head& head, wire::Reader& reader);
+  void handle_command(const channel::Head& head, wire::Reader& reader);
+  template <std::size_t kIndex>
+  void handle_command_from(const channel::Head& head, wire::Reader& reader);
+
+  template <typename Command>
+  void carry_out(const channel::Head& head, wire::Reader& reader);
+  void launch(const channel::Head& head, wire::Reader& reader);
+  template <typename Command>
+  void read(const channel::Head& head, wire::Reader& reader);
+  template <typename Command>
+  void write(const channel::Head& head, wire::Reader& reader);
+  void build(Number number, const BuildOrder& order, bool only_check);
+  Place read_place(wire::Reader& reader);
+  void note_result(const Place& place, cl_int code);
+
+  // The object must be there; what became of its creation.
+  cl_int check(ObjectType type, ObjectId id);
+  void check_all(ObjectType type, std::span<const ObjectId> ids);
+  void create(ObjectType type, ObjectId id, cl_int code);
+  template <typename Command>
+  cl_int check_memories(const Command& command);
+  ObjectId new_own_id();
+  void free_own_event(ObjectId event);
+  Data receive_bulk(std::size_t size, std::size_t expected);
+
+  template <typename... Values>
+  void answer(Number number, const Values&... values) {
+    send(channel::Kind::answer, number, {}, values...);
+  }
+  template <typename... Values>
+  void send(channel::Kind kind, Number number, std::span<const std::byte> bulk, const Values&... values) {
+    if (number == 0 && kind == channel::Kind::answer) return;
+    Bytes body;
+    wire::Writer{body}(values...);
+    send_message(kind, number, body, bulk);
+  }
+  void send_message(channel::Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk);
+  void post(std::function<void()> job);  // for the thread that sends what vendors' threads have finished
+  void aside(const channel::Head& head, std::function<void()> job);
+
+  const channel::Stream stream_;
+  channel::Input input_;
+  Executor& executor_;
+  const int output_;
+  std::mutex output_mutex_;  // keeps what is printed in order
+  std::mutex out_mutex_;     // keeps messages apart
+
+  std::unordered_map<std::uint64_t, cl_int> objects_[8];  // by type: ids, and what became of their creation
+  std::unordered_map<std::uint64_t, Memory> memories_;
+  std::unordered_map<std::uint64_t, std::vector<Argument>> kernels_;
+  std::unordered_map<std::uint64_t, cl_int> queue_errors_;  // not told yet; guarded by errors_mutex_
+  std::mutex errors_mutex_;
+
+  std::mutex own_mutex_;  // guards what follows
+  std::condition_variable staged_less_;
+  std::size_t staged_ = 0;  // bytes of writes that the device has not taken yet
+  std::vector<std::uint32_t> free_own_slots_;
+  std::uint32_t own_slots_ = 0;
+  std::uint64_t own_generation_ = 1;
+
+  Data scratch_;  // of blocking reads
+  std::size_t scratch_size_ = 0;
+  Helpers helpers_{kHelpers};
+  Helpers sender_{1};  // in order
+};
+
+}  // namespace grus::server

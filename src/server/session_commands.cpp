@@ -1,0 +1,258 @@
+// Session: commands.
+#include <array>
+#include <cstring>
+
+#include "server/session.hpp"
+
+namespace grus::server {
+
+using channel::Head;
+using channel::Kind;
+using wire::BadMessage;
+using wire::Reader;
+
+namespace {
+
+constexpr std::size_t kMostStaged = std::size_t{256} << 20;  // bytes of writes that wait for the device
+constexpr std::size_t kFlushFrom = 64 * 1024;                // larger writes are begun at once
+
+}  // namespace
+
+Session::Place Session::read_place(Reader& reader) {
+  Place place;
+  reader(place.queue, place.event, place.blocking, place.waits);
+  if (place.blocking > Blocking::yes) throw BadMessage{"neither blocking nor not"};
+  check(ObjectType::queue, place.queue);
+  for (const ObjectId wait : place.waits) {
+    if (check(ObjectType::event, wait) != CL_SUCCESS) place.code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+  }
+  return place;
+}
+
+// An error of a command that nobody waits for is kept: its event has it, and the next to wait for its queue.
+void Session::note_result(const Place& place, cl_int code) {
+  if (place.event) create(ObjectType::event, place.event, code);
+  if (code == CL_SUCCESS) return;
+  const std::lock_guard lock{errors_mutex_};
+  queue_errors_.emplace(place.queue.value(), code);
+}
+
+template <typename Command>
+cl_int Session::check_memories(const Command& command) {
+  cl_int failed = CL_SUCCESS;
+  command.each_memory([&](ObjectId id) {
+    if (const cl_int code = check(ObjectType::memory, id); code != CL_SUCCESS) failed = code;
+  });
+  return failed;
+}
+
+template <std::size_t kIndex>
+void Session::handle_command_from(const Head& head, Reader& reader) {
+  if constexpr (kIndex == std::tuple_size_v<channel::Commands>) {
+    throw BadMessage{"a message of no known kind"};
+  } else {
+    using Command = std::tuple_element_t<kIndex, channel::Commands>;
+    if (head.kind != channel::kind_of<Command>()) return handle_command_from<kIndex + 1>(head, reader);
+    if constexpr (std::is_same_v<Command, command::Launch>) {
+      launch(head, reader);
+    } else if constexpr (requires(Command command) { command.to = static_cast<void*>(nullptr); }) {
+      read<Command>(head, reader);
+    } else if constexpr (requires(Command command) { command.from = static_cast<const void*>(nullptr); }) {
+      write<Command>(head, reader);
+    } else {
+      carry_out<Command>(head, reader);
+    }
+  }
+}
+
+template <typename Command>
+void Session::carry_out(const Head&, Reader& reader) {
+  const Place place = read_place(reader);
+  Command command;
+  std::vector<ObjectId> memories;
+  if constexpr (std::is_same_v<Command, command::Migrate>) {
+    reader(memories, command.flags);
+    command.memories = memories;
+  } else {
+    reader(command);
+  }
+  cl_int code = check_memories(command);
+  if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS) code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::no});
+  note_result(place, code);
+}
+
+void Session::launch(const Head&, Reader& reader) {
+  const Place place = read_place(reader);
+  command::Launch launch;
+  reader(launch.kernel, launch.stamp);
+  cl_int code = check(ObjectType::kernel, launch.kernel);
+  auto& arguments = kernels_[launch.kernel.value()];
+  for (auto left = reader.take<std::uint32_t>(); left != 0; --left) {
+    const auto index = reader.take<std::uint32_t>();
+    if (index >= arguments.size()) throw BadMessage{"an argument that the kernel doesn't have"};
+    Argument& argument = arguments[index];
+    argument.object = {};
+    reader(argument);
+    const bool is_memory = argument.holds == Argument::Holds::memory;
+    if (is_memory && argument.object) {
+      if (const cl_int made = check(ObjectType::memory, argument.object); made != CL_SUCCESS) code = made;
+    } else if (argument.holds == Argument::Holds::sampler) {
+      check(ObjectType::sampler, argument.object);
+    }
+  }
+  launch.arguments = arguments;
+  reader(launch.dimensions);
+  if (launch.dimensions > 3) throw BadMessage{"a launch of more than three dimensions"};
+  std::array<Triple, 3> sizes{};
+  int next = 0;
+  for (const std::size_t** values : {&launch.offset, &launch.global, &launch.local}) {
+    Triple& own = sizes[next++];
+    if (reader.take<std::uint8_t>() == 0) continue;
+    std::memcpy(own.data(), reader.take_bytes(launch.dimensions * sizeof(std::size_t)).data(),
+                launch.dimensions * sizeof(std::size_t));
+    *values = own.data();
+  }
+  if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, place.event, Blocking::no});
+  note_result(place, code);
+}
+
+namespace {
+
+std::size_t product(std::initializer_list<std::size_t> factors) {
+  std::size_t all = 1;
+  for (const std::size_t factor : factors) {
+    if (__builtin_mul_overflow(all, factor, &all)) throw BadMessage{"a region larger than any memory"};
+  }
+  return all;
+}
+
+// On the wire the program's side is packed.
+std::size_t pack(command::Rectangle& r) {
+  const std::size_t size = product({r.region[0], r.region[1], r.region[2]});
+  r.host_origin = {};
+  r.host_row_pitch = r.region[0];
+  r.host_slice_pitch = r.region[0] * r.region[1];
+  return size;
+}
+
+template <typename Command, typename Memory>
+std::size_t packed_size(Command& command, const Memory& memory) {
+  if constexpr (requires { command.range; }) {
+    return command.range.size;
+  } else if constexpr (requires { command.rectangle; }) {
+    return pack(command.rectangle);
+  } else {
+    const Triple& region = command.where.region;
+    const std::size_t size = product({region[0], region[1], region[2], memory.element_size});
+    command.row_pitch = region[0] * memory.element_size;
+    // Of a one-dimensional array the second number counts slices.
+    command.slice_pitch = memory.type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? command.row_pitch
+                          : memory.type == CL_MEM_OBJECT_IMAGE3D || memory.type == CL_MEM_OBJECT_IMAGE2D_ARRAY
+                              ? command.row_pitch * region[1]
+                              : 0;
+    return size;
+  }
+}
+
+}  // namespace
+
+template <typename Command>
+void Session::read(const Head& head, Reader& reader) {
+  const Place place = read_place(reader);
+  Command command;
+  reader(command);
+  cl_int code = check_memories(command);
+  const Memory& memory = memories_[command.memory.value()];
+  const std::size_t size = packed_size(command, memory);
+  if (size > memory.size) throw BadMessage{"a read of more than there is"};
+  if (code == CL_SUCCESS) code = place.code;
+  const Number number = head.number;
+  const auto fail = [&] {
+    note_result(place, code);
+    answer(number, code);
+  };
+  if (code != CL_SUCCESS) return fail();
+  if (place.blocking == Blocking::yes && head.crowd == channel::Crowd::no) {
+    if (size > scratch_size_) {
+      scratch_ = Data{new std::byte[size]};
+      scratch_size_ = size;
+    }
+    command.to = scratch_.get();
+    code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::yes});
+    if (code != CL_SUCCESS) return fail();
+    note_result(place, code);
+    send_output();
+    return send(Kind::answer, number, {scratch_.get(), size}, code);
+  }
+  const Data data{new std::byte[size]};
+  command.to = data.get();
+  const ObjectId own = place.event ? ObjectId{} : new_own_id();
+  const ObjectId event = own ? own : place.event;
+  const auto done = [this, number, data, size, own](cl_int status) {
+    post([this, number, data, size, own, status] {
+      if (own) free_own_event(own);
+      send_output();
+      send(Kind::answer, number, {data.get(), status == CL_COMPLETE ? size : 0}, status);
+    });
+  };
+  code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
+  if (code != CL_SUCCESS) return fail();
+  note_result(place, code);
+  if (!event || executor_.when_event(event, CL_COMPLETE, done) != CL_SUCCESS) done(CL_COMPLETE);
+  executor_.flush(place.queue);
+}
+
+Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
+  if (size != expected) throw BadMessage{"more or less data than the message says"};
+  Data data{new std::byte[size]};
+  input_.read(data.get(), size);
+  return data;
+}
+
+template <typename Command>
+void Session::write(const Head& head, Reader& reader) {
+  const Place place = read_place(reader);
+  Command command;
+  reader(command);
+  cl_int code = check_memories(command);
+  const Memory& memory = memories_[command.memory.value()];
+  const std::size_t size = packed_size(command, memory);
+  if (size > memory.size) throw BadMessage{"a write of more than there is"};
+  {
+    std::unique_lock lock{own_mutex_};
+    staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
+    staged_ += size;
+  }
+  const Data data = receive_bulk(head.bulk, size);
+  command.from = data.get();
+  const auto done = [this, data, size] {
+    const std::lock_guard lock{own_mutex_};
+    staged_ -= size;
+    staged_less_.notify_one();
+  };
+  if (code == CL_SUCCESS) code = place.code;
+  if (code != CL_SUCCESS) {
+    done();
+    return note_result(place, code);
+  }
+  const ObjectId own = place.event ? ObjectId{} : new_own_id();
+  const ObjectId event = own ? own : place.event;
+  code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
+  note_result(place, code);
+  const auto taken = [this, done, own](cl_int) {
+    done();
+    if (own) post([this, own] { free_own_event(own); });
+  };
+  if (code != CL_SUCCESS || !event || executor_.when_event(event, CL_COMPLETE, taken) != CL_SUCCESS) {
+    if (code == CL_SUCCESS && event) executor_.finish(place.queue);
+    taken(CL_COMPLETE);
+  } else if (size >= kFlushFrom) {
+    executor_.flush(place.queue);
+  }
+}
+
+void Session::handle_command(const Head& head, Reader& reader) { handle_command_from<0>(head, reader); }
+
+}  // namespace grus::server

@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+"""`grus serve` and programs that use it: results, round trips, output, and what happens when one side is killed."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.dont_write_bytecode = True
+
+from server import GRUS, Server  # noqa: E402
+
+BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
+WORKLOADS = BUILD / "bin" / "workloads"
+PROGRAMS = BUILD / "bin" / "tests"
+SECONDS = 60
+
+
+def through(server, *command, **options):
+    return subprocess.run([GRUS, "run", "--gpu", server.address, "--", *command], capture_output=True, text=True,
+                          timeout=SECONDS, check=False, **options)
+
+
+def wait_for(condition, seconds):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+class ServeTest(unittest.TestCase):
+    def setUp(self):
+        if os.environ["GRUS_SANITIZE"]:
+            self.skipTest("a sanitized libgrus.so can't be loaded into other programs")
+
+    def start(self, kind="unix"):
+        return self.enterContext(Server(kind))
+
+    def expect_well(self, done):
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_results_are_native_ones(self):
+        environment = os.environ | {"OCL_ICD_VENDORS": os.environ["GRUS_VENDORS"]}
+        for name in ("mmul", "awkward", "encoder", "fft"):
+            native = subprocess.run([WORKLOADS / name, "--quick"], capture_output=True, text=True, env=environment,
+                                    check=True)
+            for kind in ("unix", "tcp"):
+                with self.subTest(name, kind=kind):
+                    done = through(self.start(kind), WORKLOADS / name, "--quick")
+                    self.expect_well(done)
+                    self.assertEqual(done.stdout.splitlines()[-1], native.stdout.splitlines()[-1])
+
+    def test_a_usual_program_needs_few_round_trips(self):
+        with tempfile.NamedTemporaryFile("r") as report:
+            self.expect_well(through(self.start(), PROGRAMS / "remote_usual", env=os.environ | {"GRUS_REPORT": report.name}))
+            trips = json.loads(report.read())["round_trips"]
+        # One of them is the greeting.
+        self.assertLessEqual(trips - 1, 4)
+
+    def test_what_kernels_print_is_the_programs_output(self):
+        done = through(self.start(), PROGRAMS / "remote_usual", "--print")
+        self.expect_well(done)
+        self.assertIn("item 3 says hello", done.stdout)
+
+    def test_a_client_that_dies_frees_its_worker(self):
+        server = self.start()
+        client = subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", PROGRAMS / "remote_usual", "--for-ever"])
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 2, 10))
+        time.sleep(0.5)
+        client.kill()
+        client.wait()
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 1, 1), "the worker is still there")
+
+    def test_a_server_that_dies_is_an_error_not_a_hang(self):
+        server = self.start()
+        client = subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", PROGRAMS / "remote_usual", "--for-ever"],
+                                  stderr=subprocess.PIPE, text=True)
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 2, 10))
+        time.sleep(0.5)
+        server.process.kill()
+        _, errors = client.communicate(timeout=10)
+        self.assertEqual(client.returncode, 1, errors)
+        self.assertIn("OpenCL calls fail from here on", errors)
+
+    def test_a_worker_that_dies_harms_nobody_else(self):
+        server = self.start()
+        clients = []
+        for number in range(2):
+            clients.append(subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", PROGRAMS / "remote_usual",
+                                             "--for-ever"], stderr=subprocess.PIPE, text=True))
+            self.assertTrue(wait_for(lambda: len(server.workers()) == number + 2, 10))
+            time.sleep(0.5)
+        first, *_ = sorted(server.workers())
+        os.kill(first, 9)
+        _, errors = clients[0].communicate(timeout=10)
+        self.assertEqual(clients[0].returncode, 1, errors)
+        self.assertIsNone(clients[1].poll())
+        self.expect_well(through(server, PROGRAMS / "remote_usual"))
+        clients[1].kill()
+        clients[1].communicate()
+
+    def test_noise_ends_nothing_but_its_own_session(self):
+        server = self.start()
+        for noise in (b"\xff" * 100, b"GET / HTTP/1.1\r\n\r\n" * 10, bytes(24), os.urandom(4096)):
+            client = socket.socket(socket.AF_UNIX)
+            client.connect(server.address.removeprefix("unix:"))
+            client.sendall(noise)
+            client.shutdown(socket.SHUT_WR)
+            client.settimeout(10)
+            while client.recv(4096):
+                pass
+            client.close()
+        self.expect_well(through(server, PROGRAMS / "remote_usual"))
+
+    def test_a_server_that_is_not_there_is_named(self):
+        done = subprocess.run([GRUS, "run", "--gpu", "unix:/nowhere/socket", "--", PROGRAMS / "remote_usual"],
+                              capture_output=True, text=True, timeout=SECONDS, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("unix:/nowhere/socket: No such file or directory; is `grus serve` running there?", done.stderr)
+
+    def test_other_hosts_are_not_served_in_plain_text(self):
+        done = subprocess.run([GRUS, "serve", "--listen", "tcp:0.0.0.0:0"], capture_output=True, text=True,
+                              timeout=SECONDS, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("only loopback", done.stderr)
+
+    def test_two_servers_cant_have_one_address(self):
+        server = self.start()
+        done = subprocess.run([GRUS, "serve", "--listen", server.address], capture_output=True, text=True,
+                              timeout=SECONDS, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("another server listens there", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+// What most programs do: a context, a queue, a program, a kernel, ten buffers, a thousand launches with new arguments
+// each, and one blocking read at the end. --print: the kernel prints. --for-ever: again and again, until a call fails.
+#include <CL/cl.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+constexpr const char* kSource = R"CLC(
+kernel void add(global int* to, global const int* from, int value, int prints) {
+  const int item = get_global_id(0);
+  to[item] = from[item] + value;
+  if (prints) printf("item %d says hello\n", item);
+}
+)CLC";
+constexpr int kBuffers = 10;
+constexpr int kLaunches = 1000;
+constexpr size_t kItems = 16;
+
+void check(cl_int code, const char* what) {
+  if (code == CL_SUCCESS) return;
+  std::fprintf(stderr, "%s: OpenCL error %d\n", what, code);
+  std::exit(1);
+}
+
+void run(bool prints) {
+  cl_platform_id platform = nullptr;
+  cl_device_id device = nullptr;
+  check(clGetPlatformIDs(1, &platform, nullptr), "platform");
+  check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "device");
+  cl_int code = CL_SUCCESS;
+  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+  check(code, "context");
+  cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+  check(code, "queue");
+  const char* source = kSource;
+  cl_program program = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
+  check(code, "program");
+  check(clBuildProgram(program, 0, nullptr, nullptr, nullptr, nullptr), "build");
+  cl_kernel kernel = clCreateKernel(program, "add", &code);
+  check(code, "kernel");
+  cl_mem buffers[kBuffers];
+  const cl_int zero[kItems] = {};
+  for (cl_mem& buffer : buffers) {
+    buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, sizeof zero, const_cast<cl_int*>(zero), &code);
+    check(code, "buffer");
+  }
+  const int launches = prints ? 1 : kLaunches;
+  for (int number = 0; number < launches; ++number) {
+    const cl_int value = number;
+    const cl_int flag = prints ? 1 : 0;
+    check(clSetKernelArg(kernel, 0, sizeof(cl_mem), &buffers[(number + 1) % kBuffers]), "argument");
+    check(clSetKernelArg(kernel, 1, sizeof(cl_mem), &buffers[number % kBuffers]), "argument");
+    check(clSetKernelArg(kernel, 2, sizeof value, &value), "argument");
+    check(clSetKernelArg(kernel, 3, sizeof flag, &flag), "argument");
+    check(clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &kItems, nullptr, 0, nullptr, nullptr), "launch");
+  }
+  cl_int result[kItems] = {};
+  check(
+      clEnqueueReadBuffer(queue, buffers[launches % kBuffers], CL_TRUE, 0, sizeof result, result, 0, nullptr, nullptr),
+      "read");
+  for (const cl_int item : result) {
+    if (item == launches * (launches - 1) / 2) continue;
+    std::fprintf(stderr, "wrong result: %d\n", item);
+    std::exit(1);
+  }
+  for (cl_mem buffer : buffers) clReleaseMemObject(buffer);
+  clReleaseKernel(kernel);
+  clReleaseProgram(program);
+  clReleaseCommandQueue(queue);
+  clReleaseContext(context);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto has = [&](const char* option) { return argc > 1 && std::strcmp(argv[1], option) == 0; };
+  do {
+    run(has("--print"));
+  } while (has("--for-ever"));
+}
