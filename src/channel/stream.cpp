@@ -3,6 +3,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -31,6 +32,14 @@ sockaddr_un unix_address(const std::string& path) {
     throw Lost{fmt::format("{}: the path of a socket can't be so long", path)};
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
+}
+
+// Whether nobody but its owner and root can take away what is in the folder.
+bool is_safe(const fs::path& folder) {
+  struct stat about {};
+  if (stat(folder.c_str(), &about) != 0) return false;
+  const bool owned = about.st_uid == geteuid() || about.st_uid == 0;
+  return owned && ((about.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (about.st_mode & S_ISVTX) != 0);
 }
 
 struct Resolved {
@@ -63,21 +72,27 @@ Stream::Stream(Descriptor socket) : socket_{std::move(socket)} {
 
 void Stream::send(std::span<iovec> parts) const {
   while (!parts.empty()) {
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = parts.size();
-    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent < 0) throw Lost{reason()};
-    auto left = static_cast<std::size_t>(sent);
-    while (!parts.empty() && left >= parts.front().iov_len) {
-      left -= parts.front().iov_len;
-      parts = parts.subspan(1);
-    }
-    if (parts.empty()) break;
-    parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + left;
-    parts.front().iov_len -= left;
+    send_some(parts);
+    pollfd ready{socket_.get(), POLLOUT, 0};
+    if (!parts.empty()) poll(&ready, 1, -1);
   }
+}
+
+void Stream::send_some(std::span<iovec>& parts) const {
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  if (sent < 0) throw Lost{reason()};
+  auto left = static_cast<std::size_t>(sent);
+  while (!parts.empty() && left >= parts.front().iov_len) {
+    left -= parts.front().iov_len;
+    parts = parts.subspan(1);
+  }
+  if (parts.empty()) return;
+  parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + left;
+  parts.front().iov_len -= left;
 }
 
 void Stream::receive(void* to, std::size_t size) const {
@@ -138,6 +153,13 @@ Stream connect(const Address& address) {
   throw Lost{fmt::format("{}: {}", address.text(), reason())};
 }
 
+bool is_of_this_user(const Stream& stream) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  return getsockopt(stream.descriptor(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
+         (peer.uid == 0 || peer.uid == geteuid());
+}
+
 Descriptor listen_at(const Address& address) {
   const auto refuse = [&] { return Lost{fmt::format("{}: {}", address.text(), reason())}; };
   if (address.kind == Address::Kind::unix_socket) {
@@ -145,6 +167,9 @@ Descriptor listen_at(const Address& address) {
     const fs::path folder = fs::path{address.path}.parent_path();
     std::error_code error;
     if (!folder.empty() && !fs::exists(folder, error) && mkdir(folder.c_str(), S_IRWXU) != 0) throw refuse();
+    if (!folder.empty() && !is_safe(folder))
+      throw Lost{
+          fmt::format("{}: others could put a socket of theirs there; use a folder of your own", folder.string())};
     Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     // A socket that nobody listens at is left over from a server that was killed.
     const Descriptor probe{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};

@@ -46,8 +46,10 @@ class Stream {
   explicit Stream(Descriptor socket);
 
   int descriptor() const { return socket_.get(); }
-  // Sends all of it, in one go where the kernel takes it. Both throw Lost.
+  // Sends all of it, in one go where the kernel takes it. All of these throw Lost.
   void send(std::span<iovec> parts) const;
+  // Sends what the kernel takes now; the rest is what is left of the parts.
+  void send_some(std::span<iovec>& parts) const;
   void receive(void* to, std::size_t size) const;
   // Ends it for both sides; whoever is waiting in receive() gets Lost.
   void shut() const;
@@ -70,7 +72,9 @@ struct Address {
 // Where `grus serve` listens unless told: in the user's runtime folder.
 Address default_address();
 
-Stream connect(const Address& address);                         // throws Lost
+Stream connect(const Address& address);  // throws Lost
+// Whether the other end of a Unix socket is a process of this user's, or of root's.
+bool is_of_this_user(const Stream& stream);
 Descriptor listen_at(const Address& address);                   // throws Lost
 Address bound_at(const Descriptor& listening, Address wanted);  // with the port that the system chose for 0
 Descriptor accept_from(const Descriptor& listening);

@@ -32,6 +32,11 @@ inline constexpr bool kIsPlain = std::is_arithmetic_v<T> || std::is_enum_v<T>;
 template <typename T, std::size_t kSize>
 inline constexpr bool kIsPlain<std::array<T, kSize>> = kIsPlain<T>;
 template <typename T>
+constexpr bool is_truth() {
+  if constexpr (std::is_enum_v<T>) return std::is_same_v<std::underlying_type_t<T>, bool>;
+  return std::is_same_v<T, bool>;
+}
+template <typename T>
 concept Plain = kIsPlain<T> &&(std::is_floating_point_v<T> || std::has_unique_object_representations_v<T>);
 
 class Writer {
@@ -119,12 +124,16 @@ class Reader {
 
  private:
   template <Plain T>
-  requires(!std::is_same_v<T, bool>) void get(T& value) {
-    std::memcpy(&value, take_bytes(sizeof value).data(), sizeof value);
+  void get(T& value) {
+    const auto bytes = take_bytes(sizeof value);
+    if constexpr (is_truth<T>()) {  // of which only 0 and 1 may be in memory
+      value = static_cast<T>(bytes[0] != std::byte{0});
+    } else {
+      std::memcpy(&value, bytes.data(), sizeof value);
+    }
   }
   template <typename T>
   requires(!Plain<T>) void get(T& value) { fields(*this, value); }
-  void get(bool& value) { value = take<std::uint8_t>() != 0; }
   void get(std::string& text) {
     const auto bytes = take_bytes(take<std::size_t>());
     text.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());

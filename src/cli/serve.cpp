@@ -41,7 +41,11 @@ int serve(const Options& options) {
     throw Problem{error.what(), kUsage};
   }
   if (how.listen.empty()) how.listen.push_back(channel::default_address());
-  for (const auto& address : how.listen) require_loopback(address);
+  for (const auto& address : how.listen) {
+    require_loopback(address);
+    if (address.kind == channel::Address::Kind::tcp)
+      log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
+  }
   setenv("GRUS_VENDORS", choose_vendors(options.vendors, find_installation()).c_str(), /*overwrite=*/1);
   how.worker = {std::filesystem::read_symlink("/proc/self/exe"), "worker"};
   try {

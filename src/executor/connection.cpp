@@ -113,14 +113,33 @@ void Connection::send(const HostBlock* bulk) {
     bulk->pack(packed.data());
     parts[1] = {packed.data(), packed.size()};
   }
+  std::span<iovec> left{parts, parts[1].iov_len != 0 ? 2U : 1U};
   try {
-    if (!is_lost()) stream_.send({parts, parts[1].iov_len != 0 ? 2U : 1U});
+    while (!left.empty() && !is_lost()) {
+      stream_.send_some(left);
+      if (!left.empty()) wait_for_room();
+    }
   } catch (const channel::Lost& lost) {
     const std::lock_guard lock{in_mutex_};
     lose(lost.what());
   }
   out_.clear();
   last_sent_ = Clock::now();
+}
+
+// The server may take nothing before it is rid of what it has to say.
+void Connection::wait_for_room() {
+  std::unique_lock lock{in_mutex_};
+  const bool receives = !receiving_;
+  receiving_ |= receives;
+  lock.unlock();
+  pollfd ready{stream_.descriptor(), static_cast<short>(receives ? POLLIN | POLLOUT : POLLOUT), 0};
+  const bool has_some = receives && input_.has_some();
+  poll(&ready, 1, has_some ? 0 : -1);
+  if (receives && (has_some || (ready.revents & POLLIN))) receive_one();
+  lock.lock();
+  if (receives) receiving_ = false;
+  changed_.notify_all();
 }
 
 // The one who received it has said so, and no other receives meanwhile.
@@ -147,6 +166,7 @@ void Connection::receive_one() {
       on_notice(reader);
       return;
     }
+    OnAnswer on_answer;  // destroyed without the lock
     const std::lock_guard lock{in_mutex_};
     const auto found = pending_.find(head.number);
     if (found == pending_.end()) throw wire::BadMessage{"an answer that nobody asked for"};
@@ -157,7 +177,7 @@ void Connection::receive_one() {
       return;
     }
     --expected_;
-    const OnAnswer on_answer = std::move(pending.on_answer);
+    on_answer = std::move(pending.on_answer);
     pending_.erase(found);
     on_answer(&reader);
   } catch (const std::runtime_error& error) {
@@ -203,14 +223,22 @@ void Connection::kick() {
   (void)!write(kick_.get(), &one, sizeof one);
 }
 
+// Whoever has the lock sends, and may wait for the server to receive, which may wait for this thread to do so.
+Connection::Rest Connection::send_rest() {
+  const std::unique_lock lock{out_mutex_, std::try_to_lock};
+  if (!lock) return Rest::busy;
+  if (out_.empty()) return Rest::none;
+  send(nullptr);
+  return Rest::sent;
+}
+
 void Connection::run() {
   auto awake_until = Clock::now();
   while (!is_lost()) {
-    const bool stays_awake = Clock::now() < awake_until;
+    bool stays_awake = Clock::now() < awake_until;
     if (!stays_awake) {
       asleep_ = true;
-      const std::lock_guard lock{out_mutex_};  // what came before the thread was known to sleep
-      if (!out_.empty()) send(nullptr);
+      stays_awake = send_rest() != Rest::none;  // what came before the thread was known to sleep
     }
     bool has_some = false;  // read ahead by somebody who waited
     const bool receives = with_lock([&] {
@@ -226,13 +254,7 @@ void Connection::run() {
       (void)!read(kick_.get(), &kicks, sizeof kicks);
       awake_until = Clock::now() + kStaysAwake;
     }
-    {
-      const std::lock_guard lock{out_mutex_};
-      if (!out_.empty()) {
-        send(nullptr);
-        awake_until = Clock::now() + kStaysAwake;
-      }
-    }
+    if (send_rest() == Rest::sent) awake_until = Clock::now() + kStaysAwake;
     if (!ready[1].revents && !has_some) continue;
     std::unique_lock lock{in_mutex_};
     if (receiving_ || waiting_ != 0) continue;

@@ -110,6 +110,9 @@ class Connection {
   void receive_one();
   void receive_bulk(const HostBlock& to, std::size_t size);
   void lose(const std::string& why);
+  enum class Rest { none, sent, busy };
+  Rest send_rest();
+  void wait_for_room();
   void kick();
   void run();
   static void after_fork_in_child();

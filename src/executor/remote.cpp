@@ -65,8 +65,8 @@ cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
   return body ? wire::Reader{*body}.take<cl_int>() : kLost;
 }
 
-RemoteExecutor::RemoteExecutor(const channel::Address& server)
-    : connection_{new Connection{channel::connect(server), server.text()}} {
+RemoteExecutor::RemoteExecutor(channel::Stream stream, const std::string& server)
+    : connection_{new Connection{std::move(stream), server}} {
   connection_->on_notice = [this](wire::Reader& reader) {
     const auto context = reader.take<ObjectId>();
     const auto text = reader.take<std::string>();
@@ -75,10 +75,10 @@ RemoteExecutor::RemoteExecutor(const channel::Address& server)
       found->second(text.c_str(), nullptr, 0);
   };
   const auto answer = connection_->ask(Kind::hello, channel::kMagic, channel::kProtocol, std::string{GRUS_VERSION});
-  if (!answer) throw channel::Lost{fmt::format("{}: it closed the connection", server.text())};
+  if (!answer) throw channel::Lost{fmt::format("{}: it closed the connection", server)};
   wire::Reader reader{*answer};
   if (const auto refusal = reader.take<std::string>(); !refusal.empty())
-    throw channel::Lost{fmt::format("{}: {}", server.text(), refusal)};
+    throw channel::Lost{fmt::format("{}: {}", server, refusal)};
   reader(credit_);
   for (auto left = reader.take<std::size_t>(); left != 0; --left) {
     RemotePlatform& platform = platforms_.emplace_back();
@@ -156,24 +156,27 @@ cl_int RemoteExecutor::create_queue(ObjectId id, ObjectId context, ObjectId devi
   return ask_code(Kind::create_queue, id, context, device, properties);
 }
 
+bool RemoteExecutor::take_credit(const NewBuffer& buffer) {
+  const std::lock_guard lock{mutex_};
+  if (buffer.size > credit_) return false;
+  credit_ -= buffer.size;
+  sizes_[buffer.id.value()] = buffer.size;
+  return true;
+}
+
 // Host memory of a buffer's stays here: what it holds goes along once, and maps and unmaps copy from then on.
 cl_int RemoteExecutor::create_buffer(const NewBuffer& buffer) {
   if (buffer.is_region) {  // only memory for mappings, which stays here
     const std::lock_guard lock{mutex_};
-    regions_.insert(buffer.id.value());
+    regions_[buffer.id.value()] = buffer.host_memory;
     return CL_SUCCESS;
   }
   if (connection_->is_lost()) return kLost;
   const void* const contents = buffer.host ? buffer.host : buffer.initial;
   const auto block = HostBlock::of(contents, contents ? buffer.size : 0);
-  {
-    const std::lock_guard lock{mutex_};
-    if (buffer.size <= credit_) {
-      credit_ -= buffer.size;
-      sizes_[buffer.id.value()] = buffer.size;
-      connection_->tell_with(block, Kind::create_buffer, buffer);
-      return CL_SUCCESS;
-    }
+  if (take_credit(buffer)) {
+    connection_->tell_with(block, Kind::create_buffer, buffer);
+    return CL_SUCCESS;
   }
   const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer);
   return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
@@ -194,7 +197,12 @@ Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
   if (image.host) {
     layout->row_pitch =
         image.desc.image_row_pitch ? image.desc.image_row_pitch : image.desc.image_width * layout->element_size;
-    if (image.desc.image_slice_pitch != 0) layout->slice_pitch = image.desc.image_slice_pitch;
+    const bool rows_are_slices = image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+    if (image.desc.image_slice_pitch != 0) {
+      layout->slice_pitch = image.desc.image_slice_pitch;
+    } else if (layout->slice_pitch != 0) {
+      layout->slice_pitch = layout->row_pitch * (rows_are_slices ? 1 : image.desc.image_height);
+    }
   }
   const std::lock_guard lock{mutex_};
   images_[image.id.value()] = {image.desc.image_type, layout->element_size, layout->row_pitch, layout->slice_pitch};
@@ -207,15 +215,53 @@ Result<Bytes> RemoteExecutor::supported_formats(ObjectId context, cl_mem_flags f
   return ask<Bytes>(Kind::supported_formats, context, flags, type);
 }
 
+// If the server is lost, objects are gone when they are freed.
 void RemoteExecutor::when_memory_is_gone(ObjectId memory, std::function<void()> call) {
-  connection_->ask_later(
-      {}, [call = std::move(call)](wire::Reader*) { callbacks::post(call); }, Kind::watch_memory, memory);
+  const auto watched = std::make_shared<std::function<void()>>(std::move(call));
+  {
+    const std::lock_guard lock{mutex_};
+    watched_.emplace(memory.value(), watched);
+  }
+  const auto is_gone = [this, memory, watched](wire::Reader* reader) {
+    if (!reader) return;
+    callbacks::post([this, memory, watched] {
+      (*watched)();
+      const std::lock_guard lock{mutex_};
+      std::erase_if(watched_, [&](const auto& entry) { return entry.second == watched; });
+    });
+  };
+  connection_->ask_later({}, is_gone, Kind::watch_memory, memory);
+}
+
+// With the mutex. False if the server never knew it.
+bool RemoteExecutor::forget_memory(ObjectId id) {
+  if (const auto region = regions_.find(id.value()); region != regions_.end()) {
+    connection_->with_lock([&] {  // reads into it may be on their way
+      after_reads({}, {0, next_read_ - 1}, [memory = std::move(region->second)] {});
+    });
+    regions_.erase(region);
+    return false;
+  }
+  images_.erase(id.value());
+  std::erase_if(mapped_, [&](const auto& entry) { return entry.second.memory == id; });
+  if (const auto size = sizes_.find(id.value()); size != sizes_.end()) {
+    credit_ += size->second;
+    sizes_.erase(size);
+  }
+  if (connection_->is_lost()) {
+    const auto [first, last] = watched_.equal_range(id.value());
+    for (auto next = first; next != last; ++next) callbacks::post([watched = next->second] { (*watched)(); });
+    watched_.erase(first, last);
+  }
+  return true;
 }
 
 void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {
   try {
     if (type == ObjectType::event) {
       connection_->with_lock([&] { events_.erase(id.value()); });
+    } else if (type == ObjectType::queue) {
+      connection_->with_lock([&] { reads_.erase(id.value()); });
     } else if (type == ObjectType::kernel) {
       delete kernels_.take(id);
     } else {
@@ -223,14 +269,7 @@ void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {
       if (type == ObjectType::context) notices_.erase(id.value());
       if (type == ObjectType::program) programs_.erase(id.value());
       if (type == ObjectType::device) devices_.erase(id.value());
-      if (type == ObjectType::memory && regions_.erase(id.value()) != 0) return;
-      if (type == ObjectType::memory) {
-        images_.erase(id.value());
-        if (const auto size = sizes_.find(id.value()); size != sizes_.end()) {
-          credit_ += size->second;
-          sizes_.erase(size);
-        }
-      }
+      if (type == ObjectType::memory && !forget_memory(id)) return;
     }
     connection_->tell(Kind::free, type, id);
   } catch (const std::exception& error) {

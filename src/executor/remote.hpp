@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
-#include <unordered_set>
 
 #include "command/executor.hpp"
 #include "executor/connection.hpp"
@@ -17,7 +16,7 @@ namespace grus {
 class RemoteExecutor final : public Executor {
  public:
   // Throws channel::Lost.
-  explicit RemoteExecutor(const channel::Address& server);
+  RemoteExecutor(channel::Stream stream, const std::string& server);
 
   std::vector<PlatformDescription> platforms() override;
   Result<cl_uint> device_count(std::uint32_t platform) override;
@@ -117,9 +116,15 @@ class RemoteExecutor final : public Executor {
     ObjectId queue;
     HostBlock to;
   };
+  // The reads that come before a command: those of its queue up to one, and of any queue up to another, because it
+  // waits for commands of other queues.
+  struct Reads {
+    ReadNumber own = 0;
+    ReadNumber any = 0;
+  };
   struct RemoteEvent {
     ObjectId queue;
-    ReadNumber after = 0;       // the last read that was in the queue when it was enqueued
+    Reads before;
     cl_int status = CL_QUEUED;  // CL_COMPLETE or an error, once known
   };
   struct Mapped {
@@ -141,11 +146,17 @@ class RemoteExecutor final : public Executor {
   cl_int write(const Command& command, const HostBlock& from, const Placement& placement);
   HostBlock image_block(ObjectId image, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch,
                         const void* start);
-  void note_event(const Placement& placement);
-  bool has_coming(ObjectId queue, ReadNumber up_to) const;
-  void wait_for_reads(ObjectId queue, ReadNumber up_to);
-  void after_reads(ObjectId queue, ReadNumber up_to, std::function<void()> call);
+  Reads note_place(const Placement& placement, ReadNumber read);
+  void note(const Placement& placement);
+  cl_int mark(const Placement& placement);
+  RemoteEvent known_event(ObjectId id);
+  void event_has_ended(ObjectId id, cl_int status);
+  bool has_coming(ObjectId queue, const Reads& before) const;
+  void wait_for_reads(ObjectId queue, const Reads& before);
+  void after_reads(ObjectId queue, const Reads& before, std::function<void()> call);
   void read_has_come(ReadNumber number);
+  bool take_credit(const NewBuffer& buffer);
+  bool forget_memory(ObjectId id);
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
 
   Connection* const connection_;  // never destroyed
@@ -156,7 +167,8 @@ class RemoteExecutor final : public Executor {
   std::unordered_map<std::uint64_t, ErrorNotice> notices_;  // by context
   std::unordered_map<std::uint64_t, std::map<std::string, std::shared_ptr<BuiltKernel>>> programs_;
   std::unordered_map<std::uint64_t, RemoteImage> images_;
-  std::unordered_set<std::uint64_t> regions_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> regions_;  // memory for mappings, which stays here
+  std::unordered_multimap<std::uint64_t, std::shared_ptr<std::function<void()>>> watched_;  // by memory
   std::multimap<const void*, Mapped> mapped_;             // host memory that the program has mapped
   std::unordered_map<std::uint64_t, std::size_t> sizes_;  // of buffers, for what is left of the credit
   std::size_t credit_ = 0;                                // bytes of buffers that can be made without asking
@@ -166,11 +178,11 @@ class RemoteExecutor final : public Executor {
   // With the connection's lock.
   ReadNumber next_read_ = 1;
   std::map<ReadNumber, Coming> coming_;
-  std::unordered_map<std::uint64_t, ReadNumber> last_reads_;  // by queue
+  std::unordered_map<std::uint64_t, Reads> reads_;  // the last ones, by queue
   std::unordered_map<std::uint64_t, RemoteEvent> events_;
   struct Parked {
     ObjectId queue;
-    ReadNumber up_to;
+    Reads before;
     std::function<void()> call;
   };
   std::vector<Parked> parked_;

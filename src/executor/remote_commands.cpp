@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "command/callbacks.hpp"
 #include "executor/remote.hpp"
 
 namespace grus {
@@ -59,20 +60,22 @@ HostBlock block_of(const command::Rectangle& r, const void* host) {
 
 }  // namespace
 
-// With the connection's lock: no read that came before is still to come.
-bool RemoteExecutor::has_coming(ObjectId queue, ReadNumber up_to) const {
-  return std::any_of(coming_.begin(), coming_.upper_bound(up_to),
-                     [&](const auto& entry) { return entry.second.queue == queue; });
+// With the connection's lock.
+bool RemoteExecutor::has_coming(ObjectId queue, const Reads& before) const {
+  return std::any_of(coming_.begin(), coming_.end(), [&](const auto& entry) {
+    const auto& [number, coming] = entry;
+    return number <= before.any || (number <= before.own && coming.queue == queue);
+  });
 }
 
-void RemoteExecutor::wait_for_reads(ObjectId queue, ReadNumber up_to) {
-  if (up_to != 0) connection_->wait_until([&] { return !has_coming(queue, up_to); });
+void RemoteExecutor::wait_for_reads(ObjectId queue, const Reads& before) {
+  if (before.own != 0 || before.any != 0) connection_->wait_until([&] { return !has_coming(queue, before); });
 }
 
 // With the connection's lock.
-void RemoteExecutor::after_reads(ObjectId queue, ReadNumber up_to, std::function<void()> call) {
-  if (has_coming(queue, up_to)) {
-    parked_.push_back({queue, up_to, std::move(call)});
+void RemoteExecutor::after_reads(ObjectId queue, const Reads& before, std::function<void()> call) {
+  if (has_coming(queue, before)) {
+    parked_.push_back({queue, before, std::move(call)});
   } else {
     call();
   }
@@ -83,24 +86,35 @@ void RemoteExecutor::read_has_come(ReadNumber number) {
   coming_.erase(number);
   std::vector<std::function<void()>> calls;
   std::erase_if(parked_, [&](Parked& parked) {
-    if (has_coming(parked.queue, parked.up_to)) return false;
+    if (has_coming(parked.queue, parked.before)) return false;
     calls.push_back(std::move(parked.call));
     return true;
   });
   for (const auto& call : calls) call();
 }
 
-void RemoteExecutor::note_event(const Placement& placement) {
-  if (!placement.event) return;
-  connection_->with_lock([&] {
-    events_[placement.event.value()] = {placement.queue, last_reads_[placement.queue.value()], CL_QUEUED};
-  });
+// With the connection's lock: what comes before a command counts for its event and for what follows in its queue.
+RemoteExecutor::Reads RemoteExecutor::note_place(const Placement& placement, ReadNumber read) {
+  Reads& last = reads_[placement.queue.value()];
+  for (const ObjectId wait : placement.waits) {
+    const auto event = events_.find(wait.value());
+    if (event == events_.end()) continue;
+    last.any = std::max(last.any, event->second.before.any);
+    if (event->second.queue != placement.queue) last.any = std::max(last.any, event->second.before.own);
+  }
+  if (read != 0) last.own = read;
+  if (placement.event) events_[placement.event.value()] = {placement.queue, last, CL_QUEUED};
+  return last;
+}
+
+void RemoteExecutor::note(const Placement& placement) {
+  if (placement.event || !placement.waits.empty()) connection_->with_lock([&] { note_place(placement, 0); });
 }
 
 template <typename Command>
 cl_int RemoteExecutor::tell(const Command& command, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
-  note_event(placement);
+  note(placement);
   connection_->tell(kind_of<Command>(), Place{placement}, command);
   return CL_SUCCESS;
 }
@@ -113,12 +127,11 @@ cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const P
     bool has_come = false;
   };
   const auto answer = std::make_shared<Answer>();
-  const ReadNumber number = connection_->with_lock([&] {
-    const ReadNumber next = next_read_++;
-    coming_[next] = {placement.queue, to};
-    last_reads_[placement.queue.value()] = next;
-    if (placement.event) events_[placement.event.value()] = {placement.queue, next, CL_QUEUED};
-    return next;
+  ReadNumber number = 0;
+  const Reads before = connection_->with_lock([&] {
+    number = next_read_++;
+    coming_[number] = {placement.queue, to};
+    return note_place(placement, number);
   });
   const auto has_come = [this, number, answer, event = placement.event](wire::Reader* reader) {
     answer->code = reader ? reader->take<cl_int>() : kLost;
@@ -130,7 +143,7 @@ cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const P
   if (placement.blocking == Blocking::no) return CL_SUCCESS;
   connection_->flush();
   connection_->count_round_trip();
-  connection_->wait_until([&] { return answer->has_come && !has_coming(placement.queue, number); });
+  connection_->wait_until([&] { return answer->has_come && !has_coming(placement.queue, before); });
   return answer->code;
 }
 
@@ -146,7 +159,7 @@ cl_int RemoteExecutor::write(const Command& command, const HostBlock& from, cons
     connection_->flush();
     connection_->wait_until([&] { return !is_coming(); });
   }
-  note_event(placement);
+  note(placement);
   connection_->tell_with(from, kind_of<Command>(), Place{placement}, command);
   // The data has left the program's memory, which is all that blocking means. An event that it asks about is done.
   return placement.blocking == Blocking::yes && placement.event ? wait({&placement.event, 1}) : CL_SUCCESS;
@@ -154,7 +167,7 @@ cl_int RemoteExecutor::write(const Command& command, const HostBlock& from, cons
 
 cl_int RemoteExecutor::submit(const command::Launch& launch, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
-  note_event(placement);
+  note(placement);
   RemoteKernel& kernel = *kernels_[launch.kernel];
   const std::lock_guard lock{kernel.lock};
   const bool same = kernel.stamp == launch.stamp;
@@ -249,31 +262,35 @@ cl_int RemoteExecutor::submit(const command::Barrier& command, const Placement& 
   return tell(command, placement);
 }
 
-// The program's own memory stands for the object while it is mapped: filled when it is mapped, emptied at the unmap.
-cl_int RemoteExecutor::submit(const command::MapBuffer& map, const Placement& placement) {
-  {
-    const std::lock_guard lock{mutex_};
-    mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, map.range, {}});
-  }
-  if (!(map.flags & CL_MAP_WRITE_INVALIDATE_REGION))
-    return submit(command::Read{{map.memory}, map.range, map.pointer, true}, placement);
+// A command that does nothing, for a map that need not read.
+cl_int RemoteExecutor::mark(const Placement& placement) {
   const cl_int code = submit(command::Marker{}, placement);
   return code == CL_SUCCESS && placement.blocking == Blocking::yes ? finish(placement.queue) : code;
+}
+
+// The program's own memory stands for the object while it is mapped: filled when it is mapped, emptied at the unmap.
+cl_int RemoteExecutor::submit(const command::MapBuffer& map, const Placement& placement) {
+  const cl_int code = map.flags & CL_MAP_WRITE_INVALIDATE_REGION
+                          ? mark(placement)
+                          : submit(command::Read{{map.memory}, map.range, map.pointer, true}, placement);
+  if (code != CL_SUCCESS) return code;
+  const std::lock_guard lock{mutex_};
+  mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, map.range, {}});
+  return CL_SUCCESS;
 }
 
 cl_int RemoteExecutor::submit(const command::MapImage& map, const Placement& placement) {
   RemoteImage image;
   {
     const std::lock_guard lock{mutex_};
-    mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, {}, map.where});
     image = images_[map.memory.value()];
   }
-  if (!(map.flags & CL_MAP_WRITE_INVALIDATE_REGION)) {
-    return submit(command::ReadImage{{map.memory}, map.where, image.row_pitch, image.slice_pitch, map.pointer},
-                  placement);
-  }
-  const cl_int code = submit(command::Marker{}, placement);
-  return code == CL_SUCCESS && placement.blocking == Blocking::yes ? finish(placement.queue) : code;
+  const command::ReadImage read{{map.memory}, map.where, image.row_pitch, image.slice_pitch, map.pointer};
+  const cl_int code = map.flags & CL_MAP_WRITE_INVALIDATE_REGION ? mark(placement) : submit(read, placement);
+  if (code != CL_SUCCESS) return code;
+  const std::lock_guard lock{mutex_};
+  mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, {}, map.where});
+  return CL_SUCCESS;
 }
 
 cl_int RemoteExecutor::submit(const command::Unmap& unmap, const Placement& placement) {
@@ -302,49 +319,55 @@ cl_int RemoteExecutor::flush(ObjectId queue) {
 }
 
 cl_int RemoteExecutor::finish(ObjectId queue) {
-  const ReadNumber last = connection_->with_lock([&] { return last_reads_[queue.value()]; });
+  const Reads before = connection_->with_lock([&] {
+    const auto found = reads_.find(queue.value());
+    return found == reads_.end() ? Reads{} : found->second;
+  });
   const auto answer = connection_->ask(Kind::finish, queue);
-  wait_for_reads(queue, last);
+  wait_for_reads(queue, before);
   return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+}
+
+RemoteExecutor::RemoteEvent RemoteExecutor::known_event(ObjectId id) {
+  return connection_->with_lock([&] {
+    const auto found = events_.find(id.value());
+    return found == events_.end() ? RemoteEvent{} : found->second;
+  });
+}
+
+// Once the reads before it have come, too.
+void RemoteExecutor::event_has_ended(ObjectId id, cl_int status) {
+  const RemoteEvent event = known_event(id);
+  wait_for_reads(event.queue, event.before);
+  connection_->with_lock([&] {
+    if (const auto found = events_.find(id.value()); found != events_.end()) found->second.status = status;
+  });
 }
 
 cl_int RemoteExecutor::wait(std::span<const ObjectId> ids) {
   std::vector<ObjectId> unknown;
   bool failed = false;
-  connection_->with_lock([&] {
-    for (const ObjectId id : ids) {
-      const cl_int status = events_[id.value()].status;
-      if (status > CL_COMPLETE) unknown.push_back(id);
-      failed |= status < CL_COMPLETE;
-    }
-  });
+  for (const ObjectId id : ids) {
+    const cl_int status = known_event(id).status;
+    if (status > CL_COMPLETE) unknown.push_back(id);
+    failed |= status < CL_COMPLETE;
+  }
   cl_int code = CL_SUCCESS;
   if (!unknown.empty()) {
     const auto answer = connection_->ask(Kind::wait, std::span<const ObjectId>{unknown});
     code = answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
-    for (const ObjectId id : unknown) {
-      const RemoteEvent event = connection_->with_lock([&] {
-        RemoteEvent& known = events_[id.value()];
-        if (code == CL_SUCCESS) known.status = CL_COMPLETE;
-        return known;
-      });
-      wait_for_reads(event.queue, event.after);
-    }
+    // Of several that were waited for it isn't known which has failed.
+    for (const ObjectId id : unknown) event_has_ended(id, code == CL_SUCCESS ? CL_COMPLETE : CL_QUEUED);
   }
   return failed && code == CL_SUCCESS ? CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST : code;
 }
 
 Result<cl_int> RemoteExecutor::event_status(ObjectId id) {
-  const RemoteEvent event = connection_->with_lock([&] { return events_[id.value()]; });
-  if (event.status <= CL_COMPLETE) return event.status;
+  if (const cl_int known = known_event(id).status; known <= CL_COMPLETE) return known;
   const auto answer = connection_->ask(Kind::event_status, id);
   if (!answer) return kLost;
   const auto status = wire::Reader{*answer}.take_result<cl_int>();
-  if (!status || *status > CL_COMPLETE) return status;
-  wait_for_reads(event.queue, event.after);
-  connection_->with_lock([&] {
-    if (const auto found = events_.find(id.value()); found != events_.end()) found->second.status = *status;
-  });
+  if (status && *status <= CL_COMPLETE) event_has_ended(id, *status);
   return status;
 }
 
@@ -354,25 +377,26 @@ Result<cl_ulong> RemoteExecutor::event_profile(ObjectId event, cl_profiling_info
   return wire::Reader{*answer}.take_result<cl_ulong>();
 }
 
+// What is called may be the last to hold an object, whose end sends a message: so it is called, and destroyed, on the
+// thread for callbacks, and never with the connection's lock.
 cl_int RemoteExecutor::when_event(ObjectId id, cl_int status, std::function<void(cl_int)> call) {
-  const auto reached = [this, id, status, call = std::move(call)](wire::Reader* reader) {
+  auto reached = [this, id, status, call = std::move(call)](wire::Reader* reader) mutable {
     const cl_int now = reader ? reader->take<cl_int>() : kLost;
     const auto found = events_.find(id.value());
     const RemoteEvent event = found == events_.end() ? RemoteEvent{} : found->second;
-    after_reads(event.queue, event.after, [this, id, status, now, call] {
-      if (status == CL_COMPLETE || now < 0) {
-        if (const auto known = events_.find(id.value()); known != events_.end()) known->second.status = now;
-      }
-      call(now);
+    after_reads(event.queue, event.before, [this, id, status, now, call = std::move(call)]() mutable {
+      const auto known = events_.find(id.value());
+      if (known != events_.end() && (status == CL_COMPLETE || now < 0)) known->second.status = now;
+      callbacks::post([now, call = std::move(call)] { call(now); });
     });
   };
-  connection_->ask_later({}, reached, Kind::when_event, id, status);
+  connection_->ask_later({}, std::move(reached), Kind::when_event, id, status);
   return CL_SUCCESS;
 }
 
 void RemoteExecutor::when_idle(std::function<void()> call) {
-  connection_->ask_later(
-      {}, [call = std::move(call)](wire::Reader*) { call(); }, Kind::when_idle);
+  const auto idle = [this, call = std::move(call)](wire::Reader*) { after_reads({}, {0, next_read_ - 1}, call); };
+  connection_->ask_later({}, idle, Kind::when_idle);
   connection_->flush();
 }
 

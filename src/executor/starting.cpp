@@ -13,7 +13,11 @@ Executor* choose() {
   if (!gpu || !*gpu) return new LocalExecutor;
   const bool automatic = std::string_view{gpu} == "auto";
   try {
-    return new RemoteExecutor{automatic ? channel::default_address() : channel::Address::parse(gpu)};
+    const auto address = automatic ? channel::default_address() : channel::Address::parse(gpu);
+    auto stream = channel::connect(address);
+    if (automatic && !channel::is_of_this_user(stream))
+      throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
+    return new RemoteExecutor{std::move(stream), address.text()};
   } catch (const std::exception& error) {
     if (automatic) return new LocalExecutor;
     log::error("server", "{}; is `grus serve` running there?", error.what());

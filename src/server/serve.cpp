@@ -19,6 +19,7 @@
 namespace grus::server {
 namespace {
 
+constexpr std::size_t kMostWorkers = 1024;
 constexpr int kControl = 3;  // the worker's end of the socket
 
 // A client of a Unix socket must be the server's own user, or root.
@@ -119,9 +120,15 @@ class Server {
       log::warn("serve", "a client of another user was refused");
       return;
     }
+    if (workers_.size() > kMostWorkers) {
+      log::warn("serve", "a client was refused: there are {} sessions already", kMostWorkers);
+      return;
+    }
     // A worker that has died since it was started is replaced once; its client would have to wait for ever.
     for (int attempt = 0; attempt < 2; ++attempt) {
-      if (ready_.get() >= 0 && pass_socket(ready_.get(), client)) break;
+      const bool passed = ready_.get() >= 0 && pass_socket(ready_.get(), client);
+      ready_.reset();
+      if (passed) break;
       start_worker();
     }
     start_worker();

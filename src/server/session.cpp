@@ -1,5 +1,6 @@
 #include "server/session.hpp"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kOwnSlots = 4096;         // of events that the session makes for itself
 constexpr std::size_t kLargestValue = 64 * 1024;  // of an argument; devices take 1 to 4 KiB
+constexpr int kPatience = 10;                     // seconds, for a greeting
 constexpr std::size_t kCredit = std::size_t{256} << 20;
 // Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
 constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
@@ -30,6 +32,12 @@ template <typename T>
 std::vector<T> closed(std::vector<T> list) {
   list.push_back(0);
   return list;
+}
+
+// A list of properties, which drivers read up to its zero.
+template <typename T>
+std::vector<T> ended(std::vector<T> list) {
+  return list.empty() || list.back() == 0 ? list : closed(std::move(list));
 }
 
 }  // namespace
@@ -47,6 +55,8 @@ void Session::send_output() {
 
 std::string Session::run() {
   try {
+    // Who connects and says nothing is not waited for.
+    set_patience(std::chrono::seconds{kPatience});
     Bytes body;
     bool greeted = false;
     for (;;) {
@@ -54,6 +64,7 @@ std::string Session::run() {
       input_.read_body(head, body);
       Reader reader{body};
       if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
+      if (!greeted) set_patience({});
       greeted = true;
       handle(head, reader);
       reader.expect_end();
@@ -120,8 +131,18 @@ ObjectId Session::new_own_id() {
 
 void Session::free_own_event(ObjectId event) {
   executor_.free(ObjectType::event, event);
+  free_own_slot(event);
+}
+
+void Session::free_own_slot(ObjectId id) {
+  if (!id) return;
   const std::lock_guard lock{own_mutex_};
-  free_own_slots_.push_back(event.slot());
+  free_own_slots_.push_back(id.slot());
+}
+
+void Session::set_patience(std::chrono::seconds patience) const {
+  const timeval limit{patience.count(), 0};
+  setsockopt(stream_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
 }
 
 void Session::handle(const Head& head, Reader& reader) {
@@ -250,11 +271,13 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       NewBuffer order;
       reader(order);
       check(ObjectType::context, order.context);
+      order.properties = ended(std::move(order.properties));
       const Data initial = head.bulk != 0 ? receive_bulk(head.bulk, order.size) : nullptr;
       order.initial = initial.get();
       const cl_int code = executor_.create_buffer(order);
       create(ObjectType::memory, order.id, code);
       memories_[order.id.value()].size = order.size;
+      ++memory_changes_;
       return answer(head.number, code);
     }
     case Kind::create_sub_buffer: {
@@ -273,7 +296,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       reader(order);
       check(ObjectType::context, order.context);
       if (order.from) check(ObjectType::memory, order.from);
-      const Data initial = head.bulk != 0 ? receive_bulk(head.bulk, head.bulk) : nullptr;
+      order.properties = ended(std::move(order.properties));
+      const Data initial = head.bulk != 0 ? receive_image(head.bulk, order.desc) : nullptr;
       order.initial = initial.get();
       const auto layout = executor_.create_image(order);
       if (layout) {
@@ -286,6 +310,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       NewSampler order;
       reader(order);
       check(ObjectType::context, order.context);
+      order.properties = ended(std::move(order.properties));
       const cl_int code = executor_.create_sampler(order);
       if (code == CL_SUCCESS) create(ObjectType::sampler, order.id, code);
       return answer(head.number, code);
@@ -309,7 +334,14 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       if (type > ObjectType::event) throw BadMessage{"an object of no known type"};
       if (check(type, id) == CL_SUCCESS) executor_.free(type, id);
       objects_[static_cast<std::size_t>(type)].erase(id.value());
-      if (type == ObjectType::memory) memories_.erase(id.value());
+      if (type == ObjectType::memory) {
+        memories_.erase(id.value());
+        ++memory_changes_;
+      }
+      if (type == ObjectType::queue) {
+        const std::lock_guard lock{errors_mutex_};
+        queue_errors_.erase(id.value());
+      }
       if (type == ObjectType::kernel) kernels_.erase(id.value());
       return;
     }
@@ -332,8 +364,10 @@ void Session::build(Number number, const BuildOrder& order, bool only_check) {
   for (const auto& facts : kernels) {
     writer(*facts);
     const ObjectId kernel = new_own_id();  // a name for the time being
-    if (!kernel || executor_.create_kernel(kernel, order.program, *facts) != CL_SUCCESS) {
+    const bool made = kernel && executor_.create_kernel(kernel, order.program, *facts) == CL_SUCCESS;
+    if (!made) {
       writer(std::size_t{0});
+      free_own_slot(kernel);
       continue;
     }
     writer(order.program_devices.size() * std::size(kGroupQueries));
@@ -342,8 +376,7 @@ void Session::build(Number number, const BuildOrder& order, bool only_check) {
         writer(device.value(), query, executor_.kernel_group_info(kernel, device, query));
     }
     executor_.free(ObjectType::kernel, kernel);
-    const std::lock_guard lock{own_mutex_};
-    free_own_slots_.push_back(kernel.slot());
+    free_own_slot(kernel);
   }
   send_message(Kind::answer, number, body, {});
 }
@@ -393,7 +426,7 @@ void Session::handle_programs(const Head& head, Reader& reader) {
       facts.arguments.resize(count);
       check(ObjectType::program, program);
       create(ObjectType::kernel, id, executor_.create_kernel(id, program, facts));
-      kernels_[id.value()].resize(count);
+      kernels_[id.value()].arguments.resize(count);
       return;
     }
     case Kind::kernel_group_info: {
@@ -421,7 +454,8 @@ void Session::handle_programs(const Head& head, Reader& reader) {
       const auto size = reader.take<std::size_t>();
       const bool has_value = reader.take<bool>();
       if (const cl_int code = check(ObjectType::kernel, kernel); code != CL_SUCCESS) return answer(head.number, code);
-      if (index >= kernels_[kernel.value()].size()) throw BadMessage{"an argument that the kernel doesn't have"};
+      if (index >= kernels_[kernel.value()].arguments.size())
+        throw BadMessage{"an argument that the kernel doesn't have"};
       if (has_value && size > kLargestValue) return answer(head.number, CL_INVALID_ARG_SIZE);
       const Bytes value(has_value ? size : 0);
       return answer(head.number, executor_.try_argument(kernel, index, size, has_value ? value.data() : nullptr));
@@ -442,6 +476,7 @@ void Session::handle_waits(const Head& head, Reader& reader) {
     }
     case Kind::finish: {
       const auto queue = reader.take<ObjectId>();
+      if (queue.slot() >= kMaxSlots) throw BadMessage{"an id that can't be"};
       // A queue that the client has released may still have work, and the executor knows of it.
       return aside(head, [this, number, queue] {
         cl_int code = executor_.finish(queue);

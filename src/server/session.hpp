@@ -2,6 +2,7 @@
 // A message that makes no sense ends the session; an error of OpenCL's is told to the client.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -33,6 +34,11 @@ class Session {
     std::size_t size = 0;
     std::size_t element_size = 0;  // images
     cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
+  };
+  struct Kernel {
+    std::vector<Argument> arguments;
+    std::uint64_t checked_at = 0;  // the change of memories at which they were looked at
+    cl_int code = CL_SUCCESS;
   };
   // Where a command goes, as the client said it.
   struct Place {
@@ -68,11 +74,15 @@ class Session {
   cl_int check(ObjectType type, ObjectId id);
   void check_all(ObjectType type, std::span<const ObjectId> ids);
   void create(ObjectType type, ObjectId id, cl_int code);
+  void check_arguments(Kernel& kernel);
   template <typename Command>
   cl_int check_memories(const Command& command);
   ObjectId new_own_id();
   void free_own_event(ObjectId event);
+  void free_own_slot(ObjectId id);
+  void set_patience(std::chrono::seconds patience) const;  // for the next bytes; none: for ever
   Data receive_bulk(std::size_t size, std::size_t expected);
+  Data receive_image(std::size_t size, const cl_image_desc& desc);
 
   template <typename... Values>
   void answer(Number number, const Values&... values) {
@@ -98,7 +108,8 @@ class Session {
 
   std::unordered_map<std::uint64_t, cl_int> objects_[8];  // by type: ids, and what became of their creation
   std::unordered_map<std::uint64_t, Memory> memories_;
-  std::unordered_map<std::uint64_t, std::vector<Argument>> kernels_;
+  std::unordered_map<std::uint64_t, Kernel> kernels_;
+  std::uint64_t memory_changes_ = 1;                        // buffers made or freed so far
   std::unordered_map<std::uint64_t, cl_int> queue_errors_;  // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
 

@@ -1,5 +1,7 @@
 // Session: commands.
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <cstring>
 
 #include "server/session.hpp"
@@ -14,14 +16,14 @@ using wire::Reader;
 namespace {
 
 constexpr std::size_t kMostStaged = std::size_t{256} << 20;  // bytes of writes that wait for the device
-constexpr std::size_t kFlushFrom = 64 * 1024;                // larger writes are begun at once
+constexpr std::size_t kLargestImage = std::size_t{16} << 30;
+constexpr std::size_t kFlushFrom = 64 * 1024;  // larger writes are begun at once
 
 }  // namespace
 
 Session::Place Session::read_place(Reader& reader) {
   Place place;
   reader(place.queue, place.event, place.blocking, place.waits);
-  if (place.blocking > Blocking::yes) throw BadMessage{"neither blocking nor not"};
   check(ObjectType::queue, place.queue);
   for (const ObjectId wait : place.waits) {
     if (check(ObjectType::event, wait) != CL_SUCCESS) place.code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
@@ -82,26 +84,36 @@ void Session::carry_out(const Head&, Reader& reader) {
   note_result(place, code);
 }
 
+// What the arguments name must be there: vendors take a null for a buffer that was never made.
+void Session::check_arguments(Kernel& kernel) {
+  kernel.code = CL_SUCCESS;
+  for (const Argument& argument : kernel.arguments) {
+    if (argument.holds == Argument::Holds::sampler) check(ObjectType::sampler, argument.object);
+    if (argument.holds != Argument::Holds::memory || !argument.object) continue;
+    const auto& memories = objects_[static_cast<std::size_t>(ObjectType::memory)];
+    const auto found = memories.find(argument.object.value());
+    const cl_int code = found == memories.end() ? CL_INVALID_MEM_OBJECT : found->second;
+    if (code != CL_SUCCESS) kernel.code = code;
+  }
+  kernel.checked_at = memory_changes_;
+}
+
 void Session::launch(const Head&, Reader& reader) {
   const Place place = read_place(reader);
   command::Launch launch;
   reader(launch.kernel, launch.stamp);
   cl_int code = check(ObjectType::kernel, launch.kernel);
-  auto& arguments = kernels_[launch.kernel.value()];
+  Kernel& kernel = kernels_[launch.kernel.value()];
   for (auto left = reader.take<std::uint32_t>(); left != 0; --left) {
     const auto index = reader.take<std::uint32_t>();
-    if (index >= arguments.size()) throw BadMessage{"an argument that the kernel doesn't have"};
-    Argument& argument = arguments[index];
-    argument.object = {};
-    reader(argument);
-    const bool is_memory = argument.holds == Argument::Holds::memory;
-    if (is_memory && argument.object) {
-      if (const cl_int made = check(ObjectType::memory, argument.object); made != CL_SUCCESS) code = made;
-    } else if (argument.holds == Argument::Holds::sampler) {
-      check(ObjectType::sampler, argument.object);
-    }
+    if (index >= kernel.arguments.size()) throw BadMessage{"an argument that the kernel doesn't have"};
+    kernel.arguments[index].object = {};
+    reader(kernel.arguments[index]);
+    kernel.checked_at = 0;
   }
-  launch.arguments = arguments;
+  if (kernel.checked_at != memory_changes_) check_arguments(kernel);
+  if (code == CL_SUCCESS) code = kernel.code;
+  launch.arguments = kernel.arguments;
   reader(launch.dimensions);
   if (launch.dimensions > 3) throw BadMessage{"a launch of more than three dimensions"};
   std::array<Triple, 3> sizes{};
@@ -200,13 +212,30 @@ void Session::read(const Head& head, Reader& reader) {
   code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
   if (code != CL_SUCCESS) return fail();
   note_result(place, code);
-  if (!event || executor_.when_event(event, CL_COMPLETE, done) != CL_SUCCESS) done(CL_COMPLETE);
+  if (!event || executor_.when_event(event, CL_COMPLETE, done) != CL_SUCCESS) {
+    if (event) executor_.finish(place.queue);
+    done(CL_COMPLETE);
+  }
   executor_.flush(place.queue);
 }
 
 Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
   if (size != expected) throw BadMessage{"more or less data than the message says"};
   Data data{new std::byte[size]};
+  input_.read(data.get(), size);
+  return data;
+}
+
+// However little the client sends, the driver reads what the description says; no element has more than 16 bytes.
+Session::Data Session::receive_image(std::size_t size, const cl_image_desc& desc) {
+  constexpr std::size_t kLargestElement = 16;
+  const std::size_t row = std::max(desc.image_row_pitch, product({desc.image_width, kLargestElement}));
+  const std::size_t slice =
+      std::max(desc.image_slice_pitch, product({row, std::max<std::size_t>(desc.image_height, 1)}));
+  const std::size_t needed = product({slice, std::max<std::size_t>({desc.image_depth, desc.image_array_size, 1})});
+  if (size > needed || needed > kLargestImage) throw BadMessage{"an image of no sensible size"};
+  Data data{static_cast<std::byte*>(std::calloc(needed, 1)), std::free};
+  if (!data) throw std::bad_alloc{};
   input_.read(data.get(), size);
   return data;
 }

@@ -41,6 +41,7 @@ int run_worker(int control) {
   for (std::uint32_t platform = 0; platform < executor->platforms().size(); ++platform)
     (void)executor->device_count(platform);
   channel::Descriptor client = receive_socket(control);
+  close(control);
   if (client.get() < 0) return 0;  // the server is gone
   auto* const session = new Session{channel::Stream{std::move(client)}, *executor, output};
   start_thread("grus-output", [=] {

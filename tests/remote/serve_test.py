@@ -70,6 +70,10 @@ class ServeTest(unittest.TestCase):
         self.expect_well(done)
         self.assertIn("item 3 says hello", done.stdout)
 
+    def test_data_goes_both_ways_at_once(self):
+        for kind in ("unix", "tcp"):
+            self.expect_well(through(self.start(kind), PROGRAMS / "remote_usual", "--both-ways"))
+
     def test_a_client_that_dies_frees_its_worker(self):
         server = self.start()
         client = subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", PROGRAMS / "remote_usual", "--for-ever"])

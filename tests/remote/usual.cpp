@@ -1,5 +1,6 @@
 // What most programs do: a context, a queue, a program, a kernel, ten buffers, a thousand launches with new arguments
 // each, and one blocking read at the end. --print: the kernel prints. --for-ever: again and again, until a call fails.
+// --both-ways: large reads and writes at the same time instead, more than any socket holds.
 #include <CL/cl.h>
 
 #include <cstdio>
@@ -74,10 +75,44 @@ void run(bool prints) {
   clReleaseContext(context);
 }
 
+void run_both_ways() {
+  constexpr size_t kSize = size_t{64} << 20;
+  cl_platform_id platform = nullptr;
+  cl_device_id device = nullptr;
+  check(clGetPlatformIDs(1, &platform, nullptr), "platform");
+  check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "device");
+  cl_int code = CL_SUCCESS;
+  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+  check(code, "context");
+  cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+  check(code, "queue");
+  std::vector<char> sent(kSize, 1);
+  std::vector<std::vector<char>> received(4, std::vector<char>(kSize));
+  cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, kSize, sent.data(), &code);
+  check(code, "buffer");
+  for (size_t number = 0; number < received.size(); ++number) {
+    check(clEnqueueReadBuffer(queue, buffer, CL_FALSE, 0, kSize, received[number].data(), 0, nullptr, nullptr), "read");
+    std::memset(sent.data(), static_cast<int>(number) + 2, kSize);
+    check(clEnqueueWriteBuffer(queue, buffer, CL_TRUE, 0, kSize, sent.data(), 0, nullptr, nullptr), "write");
+  }
+  check(clFinish(queue), "finish");
+  for (size_t number = 0; number < received.size(); ++number) {
+    for (const char byte : received[number]) {
+      if (byte == static_cast<char>(number + 1)) continue;
+      std::fprintf(stderr, "wrong data\n");
+      std::exit(1);
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto has = [&](const char* option) { return argc > 1 && std::strcmp(argv[1], option) == 0; };
+  if (has("--both-ways")) {
+    run_both_ways();
+    return 0;
+  }
   do {
     run(has("--print"));
   } while (has("--for-ever"));

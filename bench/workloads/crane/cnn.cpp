@@ -187,7 +187,7 @@ int main(int argc, char** argv) {
   return run_workload<Cnn>(argc, argv,
                            {.name = "cnn",
                             .what = "Training of a convolutional network with 13 layers",
-                            .size = 128,
+                            .size = 32,
                             .size_is = "images in a batch, 0.8 MB of device memory each",
                             .iterations = 16,
                             .quick_size = 8});

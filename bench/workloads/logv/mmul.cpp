@@ -64,6 +64,6 @@ int main(int argc, char** argv) {
                              .what = "Matrix product in single precision, tiled in local memory",
                              .size = 2048,
                              .size_is = "rows and columns",
-                             .iterations = 10,
+                             .iterations = 1,
                              .quick_size = 256});
 }
