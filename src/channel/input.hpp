@@ -21,6 +21,7 @@ class Input {
 
   bool has_some() const { return first_ != last_; }
   void read(void* to, std::size_t size) {
+    if (size == 0) return;
     auto* next = static_cast<std::byte*>(to);
     const std::size_t known = std::min(size, last_ - first_);
     std::memcpy(next, ahead_.data() + first_, known);
