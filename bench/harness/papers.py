@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 import common
-from harness.modes import NATIVE, NOT_YET
+from harness.modes import NATIVE, NOT_YET, SERVED
 from harness.show import by_name, ratio_text
 from harness.workloads import LOGV, OPTION_COUNTS, SHOC, VIRTIO_CL
 
@@ -57,6 +57,24 @@ def missing(*modes):
     return [f"Missing here: {mode} ({NOT_YET[mode]})." for mode in modes if mode in NOT_YET]
 
 
+def split(names, workloads):
+    """Where there is a server: what it costs on the way there, on the way back, and otherwise."""
+    lines = []
+    for name in workloads:
+        modes = names.get(name, {})
+        for mode in SERVED:
+            if mode not in modes or NATIVE not in modes:
+                continue
+            row, native = modes[mode], modes[NATIVE]
+            ways = [row["phases"][way] - native["phases"][way] for way in ("to_device", "from_device")]
+            whole = row["median"] - native["median"]
+            lines.append([name, mode, overhead(row), *(f"{1000 * part:+.1f}" for part in (whole, *ways, whole - sum(ways)))])
+    if not lines:
+        return []
+    return ["Overhead of a server in ms: to it, from it, other",
+            Table(["workload", "mode", "overhead [95%]", "ms", "to", "from", "other"], lines, left=2)]
+
+
 def crane(names):
     lines = [[name, common.short(names[name][NATIVE]["median"]), common.short(names[name]["grus"]["median"]),
               overhead(names[name]["grus"]), NOT_GIVEN]
@@ -73,7 +91,7 @@ def crane(names):
     if "grus" in encoder:
         rates = [[mode, common.short(row.get("frames_per_second"))] for mode, row in encoder.items()]
         text.append(Table(["encoder", "frames/s"], rates))
-    return text + missing("tcp", "moved")
+    return text + split(names, (*SHOC, "encoder", "cnn")) + missing("moved")
 
 
 def logv(names):
@@ -83,11 +101,12 @@ def logv(names):
         for mode, row in names.get(name, {}).items():
             if mode not in (NATIVE, "grus"):
                 continue
-            split = [f"{1000 * row['phases'][phase]:.1f}" for phase in phases]
-            lines.append([name, mode, f"{1000 * row['median']:.1f}", *split, row["runs"],
+            times = [f"{1000 * row['phases'][phase]:.1f}" for phase in phases]
+            lines.append([name, mode, f"{1000 * row['median']:.1f}", *times, row["runs"],
                           overhead(row) if mode == "grus" else "", published(LOGV_OVERHEAD[name]) if mode == "grus" else ""])
     header = ["workload", "mode", "total ms", *(phase.replace("_", " ") for phase in phases), "runs", "overhead [95%]", "published"]
-    return ["LoGV: phases from the first to the last API call", Table(header, lines, left=2), *missing("vm", "moved")]
+    return ["LoGV: phases from the first to the last API call", Table(header, lines, left=2),
+            *split(names, LOGV), *missing("vm", "moved")]
 
 
 def virtio_cl(names):
@@ -110,7 +129,8 @@ def virtio_cl(names):
             Table(["workload", "native s", "grus s", "overhead [95%]", "ratio in OpenCL calls [95%]", "their native s",
                    "their guest s", "published"], lines),
             "BlackScholes by options: overhead of the time in OpenCL calls",
-            Table(["options", "size here", "overhead [95%]", "published"], by_options), *missing("vm")]
+            Table(["options", "size here", "overhead [95%]", "published"], by_options),
+            *split(names, (*VIRTIO_CL, *(f"black_scholes_{millions}m" for millions in OPTION_COUNTS))), *missing("vm")]
 
 
 def gmig(names):
