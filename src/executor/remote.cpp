@@ -222,9 +222,9 @@ void RemoteExecutor::when_memory_is_gone(ObjectId memory, std::function<void()> 
     const std::lock_guard lock{mutex_};
     watched_.emplace(memory.value(), watched);
   }
-  const auto is_gone = [this, memory, watched](wire::Reader* reader) {
+  const auto is_gone = [this, watched](wire::Reader* reader) {
     if (!reader) return;
-    callbacks::post([this, memory, watched] {
+    callbacks::post([this, watched] {
       (*watched)();
       const std::lock_guard lock{mutex_};
       std::erase_if(watched_, [&](const auto& entry) { return entry.second == watched; });
