@@ -96,7 +96,7 @@ def about(device, versions):
     return {
         "device": device,
         "date": datetime.date.today().isoformat(),
-        "host": f"{cpu_name()}, {os.cpu_count()} cores, Linux {platform.release()}",
+        "host": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}",
         "versions": {name: version for name, version in versions.items() if version},
         "code": first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]),
         "command": os.environ.get("BENCH_COMMAND") or shlex.join(relative),

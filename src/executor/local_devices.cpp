@@ -127,7 +127,7 @@ cl_int LocalExecutor::unload_compiler(std::uint32_t platform) {
 
 DriverDescription LocalExecutor::describe_driver(std::uint32_t platform) {
   const Vendor& vendor = *platforms_[platform].vendor;
-  return {vendor.library(), vendor.describe_unloading()};
+  return {vendor.path(), vendor.describe_unloading()};
 }
 
 std::vector<cl_device_id> LocalExecutor::handles_of(std::span<const ObjectId> ids) const {

@@ -13,8 +13,6 @@ using channel::Kind;
 
 namespace {
 
-constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;
-
 std::vector<cl_device_partition_property> list_of(const cl_device_partition_property* how) {
   std::vector<cl_device_partition_property> list;
   while (*how != 0) list.push_back(*how++);

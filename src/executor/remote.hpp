@@ -87,6 +87,7 @@ class RemoteExecutor final : public Executor {
                             cl_command_queue_properties* before) override;
 
  private:
+  static constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;  // what every call answers when the server is lost
   using Facts = std::map<cl_device_info, Result<Bytes>>;
   struct RemotePlatform {
     PlatformDescription description;

@@ -12,8 +12,6 @@ using channel::kind_of;
 
 namespace {
 
-constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;
-
 // As the head of every command: where it goes.
 struct Place {
   const Placement& placement;

@@ -76,7 +76,7 @@ std::vector<VendorLibrary> libraries_named_in(const std::vector<fs::path>& files
 
 bool names_only_grus(const std::vector<VendorLibrary>& libraries) {
   return !libraries.empty() && std::all_of(libraries.begin(), libraries.end(),
-                                           [](const VendorLibrary& named) { return is_loaded_grus(named.library); });
+                                           [](const VendorLibrary& named) { return is_loaded_grus(named.path); });
 }
 
 bool is_nvidias(const std::string& library) {
@@ -158,23 +158,23 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
 std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
   const auto refuse = [&](std::string_view why) -> std::unique_ptr<Vendor> {
     const std::string file = from.icd_file.string();
-    const std::string source = file.empty()           ? from.library
-                               : from.library.empty() ? file
-                                                      : fmt::format("{} (named in {})", from.library, file);
+    const std::string source = file.empty()        ? from.path
+                               : from.path.empty() ? file
+                                                   : fmt::format("{} (named in {})", from.path, file);
     log::warn("vendors", "{} is left out: {}; reinstall that driver or remove the file", source, why);
     return nullptr;
   };
-  if (from.library.empty()) return refuse("the file names no library");
-  if (is_loaded_grus(from.library)) return nullptr;
-  const Probed probed = probe_library(from.library);
+  if (from.path.empty()) return refuse("the file names no library");
+  if (is_loaded_grus(from.path)) return nullptr;
+  const Probed probed = probe_library(from.path);
   if (probed.kind == Probed::Kind::is_grus) return nullptr;  // another build of it
   if (probed.kind == Probed::Kind::misbehaves) return refuse(probed.problem);
 
   std::unique_ptr<Vendor> vendor{new Vendor};
-  vendor->library_ = from.library;
+  vendor->path_ = from.path;
   vendor->files_before_ = open_device_files();
   vendor->libraries_before_ = mapped_libraries();
-  vendor->handle_ = dlopen(from.library.c_str(), RTLD_LAZY | RTLD_LOCAL);
+  vendor->handle_ = dlopen(from.path.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (!vendor->handle_) {
     const char* why = dlerror();
     return refuse(why ? why : "it can't be loaded");
@@ -193,7 +193,7 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
   cl_uint count = 0;
   const cl_int code = platforms(0, nullptr, &count);
   if (code != CL_SUCCESS || count == 0) {  // a driver without hardware: normal, and no fault
-    log::info("vendors", "{} offers no platform (OpenCL error {})", from.library, code);
+    log::info("vendors", "{} offers no platform (OpenCL error {})", from.path, code);
     dlclose(vendor->handle_);
     return nullptr;
   }
@@ -207,7 +207,7 @@ std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {
 std::string Vendor::describe_unloading() const {
   // The dynamic linker never unloads a library that asks for it, or that defines unique symbols (STB_GNU_UNIQUE), as
   // C++ libraries with inline statics do. Only a trial can tell, so drivers that are known to work are named.
-  if (is_nvidias(library_)) return "yes";
+  if (is_nvidias(path_)) return "yes";
   return "no: the dynamic linker keeps the library, or one that it uses, until the process ends";
 }
 
@@ -216,14 +216,14 @@ Vendor::Unloaded Vendor::unload() {
   platforms_.clear();
   dlclose(handle_);
   handle_ = nullptr;
-  if (void* still = dlopen(library_.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
+  if (void* still = dlopen(path_.c_str(), RTLD_LAZY | RTLD_NOLOAD)) {
     dlclose(still);
     result.why_not = fmt::format(
         "{} stays loaded: it, or a library that it uses, can't be unloaded or is in use elsewhere in this process",
-        library_);
+        path_);
     return result;
   }
-  if (is_nvidias(library_)) drop_leftovers(libraries_before_, folder_);
+  if (is_nvidias(path_)) drop_leftovers(libraries_before_, folder_);
   DeviceFiles left_open = open_device_files();
   std::erase_if(left_open, [this](const auto& left) { return files_before_.contains(left.first); });
   // Other libraries of the same vendor, loaded by somebody else in the process, may have opened these as well.

@@ -15,7 +15,7 @@ namespace grus {
 // Every object of a vendor's starts with a pointer to the vendor's functions.
 template <typename Handle>
 const cl_icd_dispatch& functions(Handle handle) {
-  // Whatever handle is asked about was made here: ids are checked above the seam.
+  // Whatever handle is asked about was made here: ids are checked above the seam, or by the session of a worker.
   // NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
   return **reinterpret_cast<const cl_icd_dispatch* const*>(handle);
 }
@@ -24,7 +24,7 @@ const cl_icd_dispatch& functions(Handle handle) {
 // the ICD loader was told to look (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) unless only Grus is there, else the system's
 // folder. Files that `grus enable` has hidden from loaders count too.
 struct VendorLibrary {
-  std::string library;
+  std::string path;                // or a name that the dynamic linker finds
   std::filesystem::path icd_file;  // empty if the library was named itself
 };
 std::filesystem::path vendors_path();
@@ -39,7 +39,7 @@ class Vendor {
   Vendor(const Vendor&) = delete;
   Vendor& operator=(const Vendor&) = delete;
 
-  const std::string& library() const { return library_; }
+  const std::string& path() const { return path_; }
   const std::vector<cl_platform_id>& platforms() const { return platforms_; }
 
   // All objects of the vendor's must be released. Says in `why_not` what stays behind, if anything does.
@@ -55,7 +55,7 @@ class Vendor {
  private:
   Vendor() = default;
 
-  std::string library_;
+  std::string path_;  // of the library
   void* handle_ = nullptr;
   std::vector<cl_platform_id> platforms_;
   std::filesystem::path folder_;            // where the library is

@@ -1,4 +1,4 @@
-// Vendors' objects, by the id that is used above the seam.
+// What an executor holds for an object, by the id that is used above the seam.
 #pragma once
 
 #include <new>

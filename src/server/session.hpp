@@ -49,6 +49,15 @@ class Session {
     cl_int code = CL_SUCCESS;  // why it can't be carried out: something that it needs has failed
   };
 
+  // A command that moves data between the client's memory and an object.
+  template <typename Command>
+  struct Transfer {
+    Place place;
+    Command command{};
+    std::size_t size = 0;  // packed
+    cl_int code = CL_SUCCESS;
+  };
+
   void handle(const channel::Head& head, wire::Reader& reader);
   void hello(Number number, wire::Reader& reader);
   void handle_devices(const channel::Head& head, wire::Reader& reader);
@@ -62,6 +71,8 @@ class Session {
   template <typename Command>
   void carry_out(const channel::Head& head, wire::Reader& reader);
   void launch(const channel::Head& head, wire::Reader& reader);
+  template <typename Command>
+  Transfer<Command> read_transfer(wire::Reader& reader);
   template <typename Command>
   void read(const channel::Head& head, wire::Reader& reader);
   template <typename Command>

@@ -171,15 +171,20 @@ std::size_t packed_size(Command& command, const Memory& memory) {
 }  // namespace
 
 template <typename Command>
+Session::Transfer<Command> Session::read_transfer(Reader& reader) {
+  Transfer<Command> transfer{read_place(reader)};
+  reader(transfer.command);
+  transfer.code = check_memories(transfer.command);
+  if (transfer.code == CL_SUCCESS) transfer.code = transfer.place.code;
+  const Memory& memory = memories_[transfer.command.memory.value()];
+  transfer.size = packed_size(transfer.command, memory);
+  if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};
+  return transfer;
+}
+
+template <typename Command>
 void Session::read(const Head& head, Reader& reader) {
-  const Place place = read_place(reader);
-  Command command;
-  reader(command);
-  cl_int code = check_memories(command);
-  const Memory& memory = memories_[command.memory.value()];
-  const std::size_t size = packed_size(command, memory);
-  if (size > memory.size) throw BadMessage{"a read of more than there is"};
-  if (code == CL_SUCCESS) code = place.code;
+  auto [place, command, size, code] = read_transfer<Command>(reader);
   const Number number = head.number;
   const auto fail = [&] {
     note_result(place, code);
@@ -242,13 +247,7 @@ Session::Data Session::receive_image(std::size_t size, const cl_image_desc& desc
 
 template <typename Command>
 void Session::write(const Head& head, Reader& reader) {
-  const Place place = read_place(reader);
-  Command command;
-  reader(command);
-  cl_int code = check_memories(command);
-  const Memory& memory = memories_[command.memory.value()];
-  const std::size_t size = packed_size(command, memory);
-  if (size > memory.size) throw BadMessage{"a write of more than there is"};
+  auto [place, command, size, code] = read_transfer<Command>(reader);
   {
     std::unique_lock lock{own_mutex_};
     staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
@@ -261,7 +260,6 @@ void Session::write(const Head& head, Reader& reader) {
     staged_ -= size;
     staged_less_.notify_one();
   };
-  if (code == CL_SUCCESS) code = place.code;
   if (code != CL_SUCCESS) {
     done();
     return note_result(place, code);

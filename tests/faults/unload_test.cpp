@@ -54,7 +54,7 @@ class Unload : public FaultTest {
     const std::string problem = use_vendor(vendor);
     require(problem.empty(), problem);
   }
-  static std::string pocl() { return find_vendor_libraries("/etc/OpenCL/vendors/pocl.icd").at(0).library; }
+  static std::string pocl() { return find_vendor_libraries("/etc/OpenCL/vendors/pocl.icd").at(0).path; }
 };
 
 TEST_F(Unload, TakesLibraryThreadsAndDescriptorsAway) {

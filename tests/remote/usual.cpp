@@ -27,7 +27,12 @@ void check(cl_int code, const char* what) {
   std::exit(1);
 }
 
-void run(bool prints) {
+struct Opened {
+  cl_context context;
+  cl_command_queue queue;
+};
+
+Opened open_device() {
   cl_platform_id platform = nullptr;
   cl_device_id device = nullptr;
   check(clGetPlatformIDs(1, &platform, nullptr), "platform");
@@ -37,6 +42,12 @@ void run(bool prints) {
   check(code, "context");
   cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
   check(code, "queue");
+  return {context, queue};
+}
+
+void run(bool prints) {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
   const char* source = kSource;
   cl_program program = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
   check(code, "program");
@@ -77,15 +88,8 @@ void run(bool prints) {
 
 void run_both_ways() {
   constexpr size_t kSize = size_t{64} << 20;
-  cl_platform_id platform = nullptr;
-  cl_device_id device = nullptr;
-  check(clGetPlatformIDs(1, &platform, nullptr), "platform");
-  check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "device");
+  const auto [context, queue] = open_device();
   cl_int code = CL_SUCCESS;
-  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
-  check(code, "context");
-  cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
-  check(code, "queue");
   std::vector<char> sent(kSize, 1);
   std::vector<std::vector<char>> received(4, std::vector<char>(kSize));
   cl_mem buffer = clCreateBuffer(context, CL_MEM_COPY_HOST_PTR, kSize, sent.data(), &code);

@@ -40,7 +40,7 @@ void print_state(const char* when, const std::string& library) {
 TEST(GpuUnload, TakesEverythingAwayThreeTimes) {
   const auto libraries = find_vendor_libraries(vendors_path());
   if (libraries.size() != 1) GTEST_SKIP() << "GRUS_VENDORS must name one driver";
-  const std::string& library = libraries[0].library;
+  const std::string& library = libraries[0].path;
   const int threads = thread_count();
   const auto descriptors = open_device_files();
   print_state("start", library);

@@ -10,29 +10,29 @@ from .case import Missing
 class Vendor:
     name: str
     package: str
-    library: str  # what its ICD file names, or a pattern of paths
+    driver: str  # what its ICD file names, or a pattern of paths
     environment: dict = field(default_factory=dict)
 
     def icd_file(self, folder: pathlib.Path) -> pathlib.Path:
         """An ICD file in folder that names this vendor alone."""
-        library = self.library
-        if "/" in library:
-            paths = sorted(glob.glob(library))
+        driver = self.driver
+        if "/" in driver:
+            paths = sorted(glob.glob(driver))
             if not paths:
-                raise Missing(f"no {library}: install {self.package}")
-            library = paths[-1]
+                raise Missing(f"no {driver}: install {self.package}")
+            driver = paths[-1]
         else:
-            library = self._from_installed_file()
+            driver = self._from_installed_file()
         file = folder / f"{self.name}.icd"
-        file.write_text(library + "\n")
+        file.write_text(driver + "\n")
         return file
 
     def _from_installed_file(self) -> str:
         for file in sorted(glob.glob("/etc/OpenCL/vendors/*.icd*")):
             named = pathlib.Path(file).read_text().strip()
-            if self.library in named:
+            if self.driver in named:
                 return named
-        raise Missing(f"no ICD file names {self.library}: install {self.package}")
+        raise Missing(f"no ICD file names {self.driver}: install {self.package}")
 
     def private_environment(self, caches: pathlib.Path) -> dict:
         return {key: value.format(caches=caches) for key, value in self.environment.items()}
