@@ -184,7 +184,11 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
 
 template <typename Command>
 void Session::read(const Head& head, Reader& reader) {
-  auto [place, command, size, code] = read_transfer<Command>(reader);
+  auto transfer = read_transfer<Command>(reader);
+  const Place& place = transfer.place;
+  Command& command = transfer.command;
+  const std::size_t size = transfer.size;
+  cl_int code = transfer.code;
   const Number number = head.number;
   const auto fail = [&] {
     note_result(place, code);
@@ -247,7 +251,11 @@ Session::Data Session::receive_image(std::size_t size, const cl_image_desc& desc
 
 template <typename Command>
 void Session::write(const Head& head, Reader& reader) {
-  auto [place, command, size, code] = read_transfer<Command>(reader);
+  auto transfer = read_transfer<Command>(reader);
+  const Place& place = transfer.place;
+  Command& command = transfer.command;
+  const std::size_t size = transfer.size;
+  cl_int code = transfer.code;
   {
     std::unique_lock lock{own_mutex_};
     staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
