@@ -32,6 +32,12 @@ OpenCase open_copy(const Device& device, const Sizes&) {
   return opened(1, DeviceCopy::kSize, std::make_shared<DeviceCopy>(device));
 }
 
+OpenCase open_writes(const Device& device, const Sizes&) {
+  return opened(1, Writes::kCalls * Writes::kSize, std::make_shared<Writes>(device));
+}
+
+OpenCase open_saxpy(const Device& device, const Sizes&) { return opened(1, 0, std::make_shared<Saxpy>(device)); }
+
 template <class State, HostMemory memory>
 OpenCase open_bulk(const Device& device, const Sizes& sizes) {
   return opened(1, sizes.bulk, std::make_shared<State>(device, sizes.bulk, memory));
@@ -51,6 +57,9 @@ const std::vector<Case>& cases() {
       {"event_info", "ns", "clGetEventInfo of a complete event", open_calls<EventInfo, 50000>},
       {"read_4k", "us", "blocking read of 4 KiB", open_calls<SmallReads, 400>},
       {"write_4k", "us", "blocking write of 4 KiB", open_calls<SmallWrites, 400>},
+      {"write_1m", "GB/s", "blocking writes of 1 MiB", open_writes},
+      {"saxpy", "us", "200 times: write 1 MiB, launch, read 1 MiB", open_saxpy},
+      {"round_trip", "us", "clCreateSampler and its release, a round trip", open_calls<RoundTrips, 200>},
       {"map_64k", "us", "map, unmap of 64 KiB", open_small_maps},
       {"map_16m", "us", "map, unmap of 16 MiB", open_large_maps<16 * kMiB, CL_MEM_READ_WRITE>},
       {"map_use_host_ptr", "us", "map, unmap of a 64 MiB USE_HOST_PTR buffer",

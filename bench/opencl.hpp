@@ -41,10 +41,11 @@ using Buffer = Owned<cl_mem, clReleaseMemObject>;
 using Event = Owned<cl_event, clReleaseEvent>;
 
 // tick: launches that were lost or ran twice show in the count. store: launches that took another launch's arguments
-// show in what was stored where.
+// show in what was stored where. saxpy: something between a write and a read.
 inline constexpr const char* kCountingKernels = R"(
 kernel void tick(global uint* count) { *count += 1; }
 kernel void store(global uint* out, uint index, uint value) { out[index] = value; }
+kernel void saxpy(global float* y, float a) { y[get_global_id(0)] += a; }
 )";
 
 // Which device to measure: substrings of its names, never an index, since Grus and the loader may order them

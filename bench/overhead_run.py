@@ -24,6 +24,7 @@ import time
 
 import common
 import overhead_report
+from harness import modes
 
 TURN_TIMEOUT_S = 180
 
@@ -184,12 +185,15 @@ def options():
     parser.add_argument("--samples", type=int, default=8, help="of each turn, bulk cases 3; default 8")
     parser.add_argument("--minutes", type=float, help="start no round that would end later")
     parser.add_argument("--native-only", action="store_true", help="without Grus: what two equal things differ by")
+    parser.add_argument("--mode", action="append", choices=["grus", *modes.SERVED],
+                        help="again for more; default grus, in this process; unix and tcp start a server on this host")
     parser.add_argument("--json", help="write the result there too")
     parser.add_argument("--overhead", help="the program; default build/bin/overhead")
     parser.add_argument("--grus", help="the command; default build/bin/grus")
     chosen = parser.parse_args()
     chosen.rounds = chosen.rounds or (3 if chosen.quick else 20)
     chosen.turns = chosen.turns or (2 if chosen.quick else 3)
+    chosen.mode = [] if chosen.native_only else chosen.mode or ["grus"]
     return chosen
 
 
@@ -202,22 +206,28 @@ def chosen_cases(overhead, names):
     return [case for case in every if not names or case["case"] in names]
 
 
+def names_of_cases(chosen):
+    """What is asked for. Through a server that is, by default, what has a limit there: a map of a large buffer in the
+    program's own memory moves it twice. The channel's own round trip belongs to it."""
+    if not set(chosen.mode) & set(modes.SERVED):
+        return chosen.case
+    return [*(chosen.case or overhead_report.SERVED["unix"]), overhead_report.ROUND_TRIP]
+
+
 def main():
     chosen = options()
     overhead = common.program("overhead", chosen.overhead)
     with common.vendors_folder(chosen.vendors) as folder:
         serve = [str(overhead), "--serve", "--platform", chosen.platform, "--device", chosen.device]
-        native = (serve, common.native_environment(folder))
-        commands = {"native A": native, "native B": native}
-        if not chosen.native_only:
-            grus = common.program("grus", chosen.grus)
-            commands["grus"] = (common.grus_command(grus, folder) + serve, dict(os.environ))
-        comparison = Comparison(chosen, chosen_cases(overhead, chosen.case), commands)
-        comparison.measure()
+        with modes.chosen_modes(chosen.mode, folder, chosen.grus) as (ways, _):
+            commands = {"native A": (serve, ways[0].environment), "native B": (serve, ways[0].environment)}
+            commands |= {way.name: (way.prefix + serve, way.environment) for way in ways[1:-1]}
+            comparison = Comparison(chosen, chosen_cases(overhead, names_of_cases(chosen)), commands)
+            comparison.measure()
     device = comparison.device
     versions = {"driver": f"{device['platform']} {device['driver']}", "platform": " ".join(device["platform_version"].split())}
-    if "grus" in commands:
-        versions["grus"] = common.first_line([grus, "--version"])
+    if chosen.mode:
+        versions["grus"] = common.first_line([common.program("grus", chosen.grus), "--version"])
     about = common.about(device["device"], versions)
     rows = overhead_report.rows_of(comparison, about)
     print(f"{device['platform']}, {device['device']}, driver {device['driver']}; bulk transfers of {device['bulk_mib']} MiB; "

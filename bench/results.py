@@ -8,9 +8,9 @@ Exit status: 0 written (or, with --check, up to date), 1 with --check: not up to
 import argparse
 import json
 import pathlib
-import statistics
 
 import common
+import overhead_report
 from harness import papers, show
 
 FOLDER = common.ROOT / "bench" / "results"
@@ -24,8 +24,9 @@ speeds.
 """
 
 TIMES = """Native, Grus and native processes took turns. A ratio is the middle of all turns' ratios, with its 95% interval (a
-bootstrap over processes and turns): a limit is kept if the whole interval keeps it. Native against native is what two
-equal things differ by on this machine."""
+bootstrap over processes and turns): a limit is kept if the whole interval keeps it. Where the limit is in microseconds, so is
+what is compared: the time beside native's and the channel's own round trip (`clCreateSampler` in the same table).
+Native against native is what two equal things differ by on this machine."""
 
 WORKLOADS = """Whole programs, fresh processes that took turns; all modes gave the same checksum, and every result was checked
 against the CPU. A ratio is against native of the same round, from the first to the last OpenCL call; *in OpenCL calls* leaves
@@ -75,19 +76,7 @@ def origin(about, name):
 
 
 def overhead(rows):
-    cases = {}
-    for row in rows:
-        cases.setdefault(row["name"], {})[row["mode"]] = row
-    lines = []
-    for name, modes in cases.items():
-        grus, native = modes.get("grus", {}), [modes[mode] for mode in ("native A", "native B") if mode in modes]
-        any_row = grus or native[0]
-        middle = statistics.median(row["median"] for row in native) if native else None
-        lines.append([any_row.get("what", name), any_row["unit"], common.short(middle), common.short(grus.get("median")),
-                      show.ratio_text(grus), show.ratio_text(modes.get("native B")), grus.get("limit", ""), grus.get("verdict", ""),
-                      any_row["runs"]])
-    header = ["case", "unit", "native", "Grus", "Grus / native [95%]", "native / native [95%]", "limit", "verdict", "turns"]
-    return TIMES + "\n\n" + markdown(header, lines, left=2)
+    return TIMES + "\n\n" + markdown(overhead_report.HEADER, overhead_report.lines_of(rows), left=2)
 
 
 def instructions(rows):
@@ -149,6 +138,10 @@ SECTIONS = [
     ("Time, PoCL", ["overhead-pocl*.json"], overhead,
      "bench/overhead_run.py --platform Portable --vendors /etc/OpenCL/vendors/pocl.icd --json bench/results/overhead-pocl.json"),
     ("Time, NVIDIA", ["overhead-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
+    ("Through a server, PoCL", ["served-pocl*.json"], overhead,
+     "bench/overhead_run.py --mode grus --mode unix --mode tcp --platform Portable --vendors /etc/OpenCL/vendors/pocl.icd "
+     "--json bench/results/served-pocl.json"),
+    ("Through a server, NVIDIA", ["served-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
     ("Workloads, NVIDIA", ["workloads-nvidia*.json"], workloads, "bench/gpu.sh --out bench/results"),

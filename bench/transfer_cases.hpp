@@ -38,6 +38,67 @@ struct SmallWrites : SmallReads {
   }
 };
 
+struct Writes : Base {
+  static constexpr size_t kSize = kMiB;
+  static constexpr size_t kCalls = 64;
+  Words words = counting_words(kSize);
+  Words seen = Words(words.size());
+  Buffer buffer;
+  uint32_t runs = 0;
+  explicit Writes(const Device& on) : Base(on), buffer(on.buffer(kSize)) {}
+  void prepare() { stamp(words.data(), kSize, ++runs); }
+  void run() const {
+    for (size_t i = 0; i < kCalls; ++i) device.write(buffer.get(), 0, kSize, words.data());
+  }
+  void verify() {
+    device.read(buffer.get(), 0, kSize, seen.data());
+    require(seen == words, "a 1 MiB write brought other data");
+  }
+};
+
+// A usual program: everything it computes goes there and comes back.
+struct Saxpy : Base {
+  static constexpr size_t kSize = kMiB;
+  static constexpr size_t kTimes = 200;
+  Kernel kernel;
+  std::vector<float> values = std::vector<float>(kSize / sizeof(float));
+  Buffer buffer;
+  explicit Saxpy(const Device& on) : Base(on), kernel(on.kernel("saxpy")), buffer(on.buffer(kSize)) {
+    cl_mem y = buffer.get();
+    const float a = 1;
+    check(clSetKernelArg(kernel.get(), 0, sizeof y, &y), "clSetKernelArg");
+    check(clSetKernelArg(kernel.get(), 1, sizeof a, &a), "clSetKernelArg");
+  }
+  void prepare() { std::ranges::fill(values, 0.0F); }
+  void run() {
+    const size_t items = values.size();
+    for (size_t i = 0; i < kTimes; ++i) {
+      device.write(buffer.get(), 0, kSize, values.data());
+      check(clEnqueueNDRangeKernel(device.queue(), kernel.get(), 1, nullptr, &items, nullptr, 0, nullptr, nullptr),
+            "clEnqueueNDRangeKernel");
+      device.read(buffer.get(), 0, kSize, values.data());
+    }
+  }
+  void verify() const {
+    require(std::ranges::all_of(values, [](float value) { return value == float{kTimes}; }),
+            "saxpy computed something else");
+  }
+};
+
+// What only the driver can answer, and answers at once.
+struct RoundTrips : Base {
+  size_t calls;
+  RoundTrips(const Device& on, size_t calls_per_run) : Base(on), calls(calls_per_run) {}
+  void run() const {
+    for (size_t i = 0; i < calls; ++i) {
+      cl_int code = CL_SUCCESS;
+      cl_sampler sampler = clCreateSampler(device.context(), CL_FALSE, CL_ADDRESS_CLAMP, CL_FILTER_NEAREST, &code);
+      check(code, "clCreateSampler");
+      check(clReleaseSampler(sampler), "clReleaseSampler");
+    }
+  }
+};
+
 // Each map must show what the host wrote through the one before it.
 struct Maps : Base {
   size_t calls;

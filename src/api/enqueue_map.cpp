@@ -32,7 +32,8 @@ bool is_free_for(const Region& region, const Queue& queue) {
 Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
   region->size = size;
-  region->take_host_memory(size);
+  auto home = executor_of(*memory.context).host_memory_for(*memory.context, size);
+  region->take_host_memory(home ? std::move(home) : memory_in_pages(size));
   NewBuffer order;
   order.id = region->id();
   order.context = memory.context->id();

@@ -117,14 +117,14 @@ void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, c
 
 void choose_home(Memory& image, std::size_t element, void* host_ptr, NewImage& order) {
   const cl_image_desc& desc = order.desc;
+  const HostLayout tight = layout_of(desc, element, 0, 0);
   if (image.parent) {  // whose flags it has inherited
     image.host = image.parent->host;
   } else if (image.flags & CL_MEM_USE_HOST_PTR) {
     image.host_ptr = host_ptr;
     image.host = static_cast<std::byte*>(host_ptr);
-  } else if (element != 0 && wants_host_memory(image)) {
-    const HostLayout tight = layout_of(desc, element, 0, 0);
-    image.take_host_memory(tight.size);
+  } else if (auto home = home_for(image, tight.size)) {
+    image.take_host_memory(std::move(home));
     if (host_ptr) {
       const HostLayout given = layout_of(desc, element, desc.image_row_pitch, desc.image_slice_pitch);
       copy_into_tight(image.host, tight, host_ptr, given, desc);

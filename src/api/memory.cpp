@@ -16,8 +16,8 @@ void choose_home(Memory& buffer, void* host_ptr, NewBuffer& order) {
   if (buffer.flags & CL_MEM_USE_HOST_PTR) {
     buffer.host_ptr = host_ptr;
     buffer.host = static_cast<std::byte*>(host_ptr);
-  } else if (wants_host_memory(buffer)) {
-    buffer.take_host_memory(buffer.size);
+  } else if (auto home = home_for(buffer, buffer.size)) {
+    buffer.take_host_memory(std::move(home));
     if (host_ptr) std::memcpy(buffer.host, host_ptr, buffer.size);
   } else {
     order.initial = host_ptr;

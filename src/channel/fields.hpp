@@ -33,7 +33,7 @@ void fields(auto& archive, Like<PlatformDescription> auto& platform) {
 void fields(auto& archive, Like<DriverDescription> auto& driver) { archive(driver.file, driver.unload); }
 
 void fields(auto& archive, Like<NewBuffer> auto& buffer) {
-  archive(buffer.id, buffer.context, buffer.flags, buffer.properties, buffer.size);
+  archive(buffer.id, buffer.context, buffer.flags, buffer.properties, buffer.size, buffer.is_region);
 }
 void fields(auto& archive, Like<NewImage> auto& image) {
   auto& desc = image.desc;
@@ -112,6 +112,9 @@ void fields(auto& archive, Like<CopyImage> auto& copy) {
 void fields(auto& archive, Like<CopyImageToBuffer> auto& copy) { archive(copy.from, copy.to, copy.where, copy.offset); }
 void fields(auto& archive, Like<CopyBufferToImage> auto& copy) { archive(copy.from, copy.to, copy.offset, copy.where); }
 void fields(auto& archive, Like<FillImage> auto& fill) { archive(fill.memory, fill.color, fill.where); }
+void fields(auto& archive, Like<MapBuffer> auto& map) { archive(map.memory, map.flags, map.range); }
+void fields(auto& archive, Like<MapImage> auto& map) { archive(map.memory, map.flags, map.where); }
+void fields(auto& archive, Like<Unmap> auto& unmap) { archive(unmap.memory); }
 inline void fields(wire::Writer& writer, const Migrate& migrate) { writer(migrate.memories, migrate.flags); }
 void fields(auto&, Like<Marker> auto&) {}
 void fields(auto&, Like<Barrier> auto&) {}

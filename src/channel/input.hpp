@@ -2,10 +2,7 @@
 // goes straight to where it is wanted.
 #pragma once
 
-#include <sys/socket.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
@@ -17,8 +14,10 @@ namespace grus::channel {
 
 class Input {
  public:
-  explicit Input(const Stream& stream) : stream_{stream}, ahead_(kAhead) {}
+  explicit Input(Stream& stream) : stream_{stream}, ahead_(kAhead) {}
 
+  // How long to wait for the next bytes; none: for ever.
+  void set_patience(std::optional<std::chrono::nanoseconds> patience) { patience_ = patience; }
   bool has_some() const { return first_ != last_; }
   void read(void* to, std::size_t size) {
     if (size == 0) return;
@@ -30,7 +29,11 @@ class Input {
     size -= known;
     if (size == 0) return;
     if (size >= ahead_.size()) {
-      stream_.receive(next, size);
+      while (size != 0) {
+        const std::size_t received = stream_.receive_much(next, size);
+        next += received;
+        size -= received;
+      }
       return;
     }
     fill(size);
@@ -54,16 +57,21 @@ class Input {
   void fill(std::size_t at_least) {
     first_ = 0;
     last_ = 0;
-    while (last_ < at_least) {
-      const ssize_t received = recv(stream_.descriptor(), ahead_.data() + last_, ahead_.size() - last_, 0);
-      if (received < 0 && errno == EINTR) continue;
-      if (received < 0) throw Lost{std::strerror(errno)};
-      if (received == 0) throw Lost{"the connection was closed"};
-      last_ += static_cast<std::size_t>(received);
+    while (last_ < at_least) last_ += receive(ahead_.data() + last_, ahead_.size() - last_);
+  }
+  std::size_t receive(std::byte* to, std::size_t size) {
+    for (;;) {
+      if (const std::size_t received = stream_.receive_some(to, size); received != 0) return received;
+      if (!patience_) {
+        stream_.wait({.in = true});
+      } else if (!stream_.wait({.in = true, .limit = *patience_}).in) {
+        throw Lost{"it says nothing"};
+      }
     }
   }
 
-  const Stream& stream_;
+  Stream& stream_;
+  std::optional<std::chrono::nanoseconds> patience_;
   std::vector<std::byte> ahead_;
   std::size_t first_ = 0;
   std::size_t last_ = 0;

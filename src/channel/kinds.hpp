@@ -9,9 +9,6 @@
 
 namespace grus::channel {
 
-// Changes when neither side of this and the last version could understand the other any more.
-inline constexpr std::uint32_t kProtocol = 1;
-inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
 // No body is longer: programs' sources and binaries are bodies, their data is bulk.
 inline constexpr std::uint32_t kLargestBody = 1U << 28;
 
@@ -67,13 +64,13 @@ struct Head {
   std::uint64_t bulk = 0;    // bytes
 };
 
-// Commands by their number on the wire. Native kernels are code of the program's own process and never leave it; maps
-// and unmaps become reads and writes.
-using Commands =
-    std::tuple<command::Launch, command::Read, command::Write, command::ReadRectangle, command::WriteRectangle,
-               command::Copy, command::CopyRectangle, command::Fill, command::ReadImage, command::WriteImage,
-               command::CopyImage, command::CopyImageToBuffer, command::CopyBufferToImage, command::FillImage,
-               command::Migrate, command::Marker, command::Barrier>;
+// Commands by their number on the wire. Native kernels are code of the program's own process and never leave it. Maps
+// and unmaps of objects that don't live in shared memory become reads and writes.
+using Commands = std::tuple<command::Launch, command::Read, command::Write, command::ReadRectangle,
+                            command::WriteRectangle, command::Copy, command::CopyRectangle, command::Fill,
+                            command::ReadImage, command::WriteImage, command::CopyImage, command::CopyImageToBuffer,
+                            command::CopyBufferToImage, command::FillImage, command::Migrate, command::Marker,
+                            command::Barrier, command::MapBuffer, command::MapImage, command::Unmap>;
 
 template <typename Command, std::size_t kIndex = 0>
 constexpr Kind kind_of() {

@@ -1,208 +1,113 @@
 #include "channel/stream.hpp"
 
-#include <netdb.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
+#include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
-
-#include "base/log.hpp"
 
 namespace grus::channel {
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr int kWaiting = 64;  // connections that wait to be accepted
-
-std::string reason() { return std::strerror(errno); }
-
-sockaddr_un unix_address(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    throw Lost{fmt::format("{}: the path of a socket can't be so long", path)};
-  std::memcpy(address.sun_path, path.data(), path.size());
-  return address;
+// A host that is switched off, or that no cable leads to any more, says nothing. One whose program is busy or stopped
+// still answers the system's own questions.
+void ask_for_signs_of_life(int socket) {
+  const auto set = [&](int level, int option, int value) { setsockopt(socket, level, option, &value, sizeof value); };
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 8000);  // ms
 }
 
-// Whether nobody but its owner and root can take away what is in the folder.
-bool is_safe(const fs::path& folder) {
-  struct stat about {};
-  if (stat(folder.c_str(), &about) != 0) return false;
-  const bool owned = about.st_uid == geteuid() || about.st_uid == 0;
-  return owned && ((about.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (about.st_mode & S_ISVTX) != 0);
-}
-
-struct Resolved {
-  addrinfo* list = nullptr;
-  ~Resolved() {
-    if (list) freeaddrinfo(list);
-  }
-};
-
-void resolve(const Address& address, int flags, Resolved& resolved) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  const int code = getaddrinfo(address.path.c_str(), address.port.c_str(), &hints, &resolved.list);
-  if (code != 0) throw Lost{fmt::format("{}: {}", address.text(), gai_strerror(code))};
+Lost lost_by(int error) {
+  const bool closed = error == ECONNRESET || error == EPIPE;
+  return Lost{std::strerror(error), closed ? Lost::How::closed : Lost::How::unknown};
 }
 
 }  // namespace
 
-void Descriptor::reset() {
-  if (value_ >= 0) close(value_);
-  value_ = -1;
+void skip(std::span<iovec>& parts, std::size_t sent) {
+  while (!parts.empty() && sent >= parts.front().iov_len) {
+    sent -= parts.front().iov_len;
+    parts = parts.subspan(1);
+  }
+  if (parts.empty()) return;
+  parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + sent;
+  parts.front().iov_len -= sent;
 }
 
-Stream::Stream(Descriptor socket) : socket_{std::move(socket)} {
+void Stream::send(std::span<iovec> parts) {
+  for (;;) {
+    send_some(parts);
+    if (parts.empty()) break;
+    wait({.out = true});
+  }
+  let_go();
+}
+
+SocketStream::SocketStream(Descriptor socket) : socket_{std::move(socket)} {
   // Small messages must not wait for the acknowledgement of earlier ones. (Fails on a Unix socket, where it is so.)
   const int on = 1;
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  if (setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) ask_for_signs_of_life(socket_.get());
 }
 
-void Stream::send(std::span<iovec> parts) const {
-  while (!parts.empty()) {
-    send_some(parts);
-    pollfd ready{socket_.get(), POLLOUT, 0};
-    if (!parts.empty()) poll(&ready, 1, -1);
-  }
-}
-
-void Stream::send_some(std::span<iovec>& parts) const {
+void SocketStream::send_some(std::span<iovec>& parts) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
   const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent < 0 && (errno == EINTR || errno == EAGAIN)) return;
-  if (sent < 0) throw Lost{reason()};
-  auto left = static_cast<std::size_t>(sent);
-  while (!parts.empty() && left >= parts.front().iov_len) {
-    left -= parts.front().iov_len;
-    parts = parts.subspan(1);
-  }
-  if (parts.empty()) return;
-  parts.front().iov_base = static_cast<std::byte*>(parts.front().iov_base) + left;
-  parts.front().iov_len -= left;
+  if (sent < 0) throw lost_by(errno);
+  skip(parts, static_cast<std::size_t>(sent));
 }
 
-void Stream::receive(void* to, std::size_t size) const {
-  auto* next = static_cast<std::byte*>(to);
-  while (size != 0) {
-    const ssize_t received = recv(socket_.get(), next, size, MSG_WAITALL);
-    if (received < 0 && errno == EINTR) continue;
-    if (received < 0) throw Lost{reason()};
-    if (received == 0) throw Lost{"the connection was closed"};
-    next += received;
-    size -= static_cast<std::size_t>(received);
+std::size_t Stream::receive_much(void* to, std::size_t size) {
+  for (;;) {
+    if (const std::size_t received = receive_some(to, size); received != 0 || size == 0) return received;
+    wait({.in = true});
   }
 }
 
-void Stream::shut() const { shutdown(socket_.get(), SHUT_RDWR); }
-
-Address Address::parse(const std::string& text) {
-  if (text.starts_with("unix:") && text.size() > 5) return {Kind::unix_socket, text.substr(5), {}};
-  if (text.starts_with("tcp:")) {
-    const std::size_t colon = text.rfind(':');
-    std::string host = text.substr(4, colon > 4 ? colon - 4 : 0);
-    const std::string port = text.substr(colon + 1);
-    if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    if (!host.empty() && !port.empty() && port.find_first_not_of("0123456789") == std::string::npos)
-      return {Kind::tcp, host, port};
+// Who is woken for every packet does little else; who waits for too much waits while it could work.
+std::size_t SocketStream::receive_much(void* to, std::size_t size) {
+  constexpr std::size_t kMuch = std::size_t{1} << 20;
+  for (;;) {
+    if (const std::size_t received = receive(to, std::min(size, kMuch), MSG_WAITALL); received != 0) return received;
   }
-  throw std::invalid_argument{fmt::format("{} is no address of a server: write unix:PATH or tcp:HOST:PORT", text)};
 }
 
-std::string Address::text() const {
-  if (kind == Kind::unix_socket) return "unix:" + path;
-  const bool is_plain = path.find(':') == std::string::npos;  // of IPv6 addresses it isn't
-  return is_plain ? fmt::format("tcp:{}:{}", path, port) : fmt::format("tcp:[{}]:{}", path, port);
+std::size_t SocketStream::receive(void* to, std::size_t size, int flags) {
+  const ssize_t received = recv(socket_.get(), to, size, flags);
+  if (received < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+  if (received < 0) throw lost_by(errno);
+  if (received == 0 && size != 0) throw Lost{"the connection was closed", Lost::How::closed};
+  return static_cast<std::size_t>(received);
 }
 
-Address default_address() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  const std::string folder = runtime && *runtime ? std::string{runtime} : fmt::format("/run/user/{}", getuid());
-  std::error_code error;
-  if (fs::is_directory(folder, error)) return {Address::Kind::unix_socket, folder + "/grus/serve.sock", {}};
-  return {Address::Kind::unix_socket, fmt::format("/tmp/grus-{}/serve.sock", getuid()), {}};
-}
-
-Stream connect(const Address& address) {
-  if (address.kind == Address::Kind::unix_socket) {
-    const sockaddr_un name = unix_address(address.path);
-    Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
-      throw Lost{fmt::format("{}: {}", address.text(), reason())};
-    return Stream{std::move(socket)};
+Stream::Ready SocketStream::wait(const Wish& wish) {
+  const auto events = static_cast<short>((wish.in ? POLLIN : 0) | (wish.out ? POLLOUT : 0));
+  pollfd ready[2] = {{wish.in || wish.out || wish.ends ? socket_.get() : -1, events, 0}, {wish.also, POLLIN, 0}};
+  timespec limit{};
+  if (wish.limit) {
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(*wish.limit);
+    limit = {seconds.count(), (*wish.limit - seconds).count()};
   }
-  Resolved resolved;
-  resolve(address, 0, resolved);
-  for (const addrinfo* one = resolved.list; one; one = one->ai_next) {
-    Descriptor socket{::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol)};
-    if (::connect(socket.get(), one->ai_addr, one->ai_addrlen) == 0) return Stream{std::move(socket)};
-  }
-  throw Lost{fmt::format("{}: {}", address.text(), reason())};
+  ppoll(ready, 2, wish.limit ? &limit : nullptr, nullptr);
+  const bool ended = (ready[0].revents & (POLLHUP | POLLERR)) != 0;
+  return {wish.in && (ended || (ready[0].revents & POLLIN)), wish.out && (ended || (ready[0].revents & POLLOUT)),
+          ready[1].revents != 0, ended};
 }
 
-bool is_of_this_user(const Stream& stream) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return getsockopt(stream.descriptor(), SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
-         (peer.uid == 0 || peer.uid == geteuid());
+std::size_t SocketStream::outstanding() const {
+  int bytes = 0;
+  return ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<std::size_t>(bytes) : 0;
 }
 
-Descriptor listen_at(const Address& address) {
-  const auto refuse = [&] { return Lost{fmt::format("{}: {}", address.text(), reason())}; };
-  if (address.kind == Address::Kind::unix_socket) {
-    const sockaddr_un name = unix_address(address.path);
-    const fs::path folder = fs::path{address.path}.parent_path();
-    std::error_code error;
-    if (!folder.empty() && !fs::exists(folder, error) && mkdir(folder.c_str(), S_IRWXU) != 0) throw refuse();
-    if (!folder.empty() && !is_safe(folder))
-      throw Lost{
-          fmt::format("{}: others could put a socket of theirs there; use a folder of your own", folder.string())};
-    Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    // A socket that nobody listens at is left over from a server that was killed.
-    const Descriptor probe{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-    if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) == 0)
-      throw Lost{fmt::format("{}: another server listens there", address.text())};
-    if (errno == ECONNREFUSED) unlink(address.path.c_str());
-    if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0) throw refuse();
-    if (chmod(address.path.c_str(), S_IRUSR | S_IWUSR) != 0 || listen(socket.get(), kWaiting) != 0) throw refuse();
-    return socket;
-  }
-  Resolved resolved;
-  resolve(address, AI_PASSIVE, resolved);
-  Descriptor socket{::socket(resolved.list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  const int on = 1;
-  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(socket.get(), resolved.list->ai_addr, resolved.list->ai_addrlen) != 0 || listen(socket.get(), kWaiting) != 0)
-    throw refuse();
-  return socket;
-}
-
-Address bound_at(const Descriptor& listening, Address wanted) {
-  sockaddr_storage name{};
-  socklen_t size = sizeof name;
-  char port[NI_MAXSERV];
-  if (wanted.kind == Address::Kind::tcp &&
-      getsockname(listening.get(), reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&name), size, nullptr, 0, port, sizeof port, NI_NUMERICSERV) == 0)
-    wanted.port = port;
-  return wanted;
-}
-
-Descriptor accept_from(const Descriptor& listening) {
-  return Descriptor{accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC)};
-}
+void SocketStream::shut() { shutdown(socket_.get(), SHUT_RDWR); }
 
 }  // namespace grus::channel

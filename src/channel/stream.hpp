@@ -1,82 +1,85 @@
-// A connected socket: bytes that arrive whole and in order, or not at all.
+// Bytes that arrive whole and in order, or not at all: over a socket, or through shared memory (ring.hpp).
 #pragma once
 
+#include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
+#include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
+
+#include "channel/descriptor.hpp"
 
 namespace grus::channel {
 
 // The other side is gone, or was never there. what() says so to a person.
 struct Lost : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  enum class How { unknown, closed, refused };
+  explicit Lost(const std::string& why, How how_ = How::unknown) : std::runtime_error{why}, how{how_} {}
+  How how;  // closed, or refused, by the other side's system: it can be reached
 };
 
-// Owns a file descriptor.
-class Descriptor {
- public:
-  Descriptor() = default;
-  explicit Descriptor(int value) : value_{value} {}
-  ~Descriptor() { reset(); }
-  Descriptor(Descriptor&& other) noexcept : value_{other.release()} {}
-  Descriptor& operator=(Descriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      value_ = other.release();
-    }
-    return *this;
-  }
-  int get() const { return value_; }
-  int release() {
-    const int value = value_;
-    value_ = -1;
-    return value;
-  }
-  void reset();
-
- private:
-  int value_ = -1;
-};
-
+// One thread sends at a time and one receives; any may wait. All of it throws Lost.
 class Stream {
  public:
-  explicit Stream(Descriptor socket);
+  struct Wish {
+    bool in = false;
+    bool out = false;
+    int also = -1;      // a descriptor to be read from
+    bool ends = false;  // to know when the connection ends, whatever else is wished
+    std::optional<std::chrono::nanoseconds> limit{};
+  };
+  struct Ready {
+    bool in = false;
+    bool out = false;
+    bool also = false;
+    bool ended = false;
+  };
 
-  int descriptor() const { return socket_.get(); }
-  // Sends all of it, in one go where the kernel takes it. All of these throw Lost.
-  void send(std::span<iovec> parts) const;
-  // Sends what the kernel takes now; the rest is what is left of the parts.
-  void send_some(std::span<iovec>& parts) const;
-  void receive(void* to, std::size_t size) const;
-  // Ends it for both sides; whoever is waiting in receive() gets Lost.
-  void shut() const;
+  virtual ~Stream() = default;
+  // Sends what is taken at once; the rest is what is left of the parts.
+  virtual void send_some(std::span<iovec>& parts) = 0;
+  // Receives what has come, or 0 if nothing has.
+  virtual std::size_t receive_some(void* to, std::size_t size) = 0;
+  // Waits until something has come, and best until much has.
+  virtual std::size_t receive_much(void* to, std::size_t size);
+  virtual Ready wait(const Wish& wish) = 0;
+  // Ends it for both sides; whoever waits for more gets Lost.
+  virtual void shut() = 0;
+  // In a forked child: lets go of it; the parent's goes on.
+  virtual void abandon() = 0;
+
+  // The last so many bytes that were sent may not have come to the other side's system yet.
+  virtual std::size_t outstanding() const { return 0; }
+  // The memory of all that was sent may change from here on.
+  virtual void let_go() {}
+
+  void send(std::span<iovec> parts);
+};
+
+class SocketStream final : public Stream {
+ public:
+  explicit SocketStream(Descriptor socket);
+
+  void send_some(std::span<iovec>& parts) override;
+  std::size_t receive_some(void* to, std::size_t size) override { return receive(to, size, MSG_DONTWAIT); }
+  std::size_t receive_much(void* to, std::size_t size) override;
+  Ready wait(const Wish& wish) override;
+  void shut() override;
+  void abandon() override { socket_.reset(); }
+  std::size_t outstanding() const override;
 
  private:
+  std::size_t receive(void* to, std::size_t size, int flags);
+
   Descriptor socket_;
 };
 
-// Where a server is: "unix:PATH", or "tcp:HOST:PORT".
-struct Address {
-  enum class Kind { unix_socket, tcp };
-  Kind kind = Kind::unix_socket;
-  std::string path;  // or the host
-  std::string port;
-
-  static Address parse(const std::string& text);  // throws std::invalid_argument, saying what is wrong with it
-  std::string text() const;
-};
-
-// Where `grus serve` listens unless told: in the user's runtime folder.
-Address default_address();
-
-Stream connect(const Address& address);  // throws Lost
-// Whether the other end of a Unix socket is a process of this user's, or of root's.
-bool is_of_this_user(const Stream& stream);
-Descriptor listen_at(const Address& address);                   // throws Lost
-Address bound_at(const Descriptor& listening, Address wanted);  // with the port that the system chose for 0
-Descriptor accept_from(const Descriptor& listening);
+// Moves on behind what was sent.
+void skip(std::span<iovec>& parts, std::size_t sent);
 
 }  // namespace grus::channel

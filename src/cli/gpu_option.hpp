@@ -4,7 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-#include "channel/stream.hpp"
+#include "channel/address.hpp"
 
 namespace grus::cli {
 

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "base/log.hpp"
+#include "channel/stream.hpp"
 #include "cli/command.hpp"
 #include "cli/help.hpp"
 #include "cli/installation.hpp"

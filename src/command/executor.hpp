@@ -111,8 +111,10 @@ class Executor : public BelowSeam {
   virtual Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) = 0;
   virtual cl_int unload_compiler(std::uint32_t platform) = 0;
   virtual DriverDescription describe_driver(std::uint32_t platform) = 0;
-  // Whether objects can live in host memory of the program's process; else that memory is only copied from and to.
-  virtual bool works_in_host_memory() const = 0;
+  // Memory of this process that objects can live in; null if that is only copied from and to. Throws std::bad_alloc.
+  virtual std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) = 0;
+  // Whether kernels work on such memory itself, so that it can be read and written without commands while none runs.
+  virtual bool works_in_place(ObjectId device) = 0;
   virtual std::uint64_t round_trips() const { return 0; }  // so far, to a server
 
   // Objects
@@ -185,11 +187,11 @@ Executor& starting_executor();
 inline Executor& executor_of(const Context& context) { return static_cast<Executor&>(*context.below); }
 inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
 
-// Whether a new object's bytes are to live in host memory that Grus owns: where the device works on that anyway, or
-// where the program asked for it.
-inline bool wants_host_memory(const Memory& memory) {
-  return executor_of(*memory.context).works_in_host_memory() &&
-         (memory.context->shares_host_memory() || (memory.flags & CL_MEM_ALLOC_HOST_PTR));
+// Memory for a new object's bytes to live in: where the device works on the host's anyway, or where the program asked
+// for it. Else null.
+inline std::shared_ptr<HostMemory> home_for(const Memory& memory, std::size_t size) {
+  if (!memory.context->shares_host_memory() && !(memory.flags & CL_MEM_ALLOC_HOST_PTR)) return nullptr;
+  return executor_of(*memory.context).host_memory_for(*memory.context, size);
 }
 
 }  // namespace grus

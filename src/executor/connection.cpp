@@ -1,6 +1,5 @@
 #include "executor/connection.hpp"
 
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,16 +25,17 @@ std::atomic<Connection*> g_newest{nullptr};
 void Connection::after_fork_in_child() {
   for (Connection* one = g_newest; one; one = one->older_) {
     one->lost_ = true;
-    close(one->stream_.descriptor());
+    one->stream_->abandon();
   }
 }
 
-Connection::Connection(channel::Stream stream, std::string server)
-    : stream_{std::move(stream)},
+Connection::Connection(channel::Opened channel, std::string server)
+    : stream_{std::move(channel.stream)},
+      memory_{std::move(channel.memory)},
       server_{std::move(server)},
       kick_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       last_sent_{Clock::now()},
-      input_{stream_},
+      input_{*stream_},
       older_{g_newest} {
   if (!older_) pthread_atfork(nullptr, nullptr, after_fork_in_child);
   g_newest = this;
@@ -110,19 +110,20 @@ void Connection::send(const HostBlock* bulk) {
     parts[1] = {bulk->start, bulk->size()};
   } else if (bulk) {
     packed.resize(bulk->size());
-    bulk->pack(packed.data());
+    copy_block(bulk->packed_at(packed.data()), *bulk);
     parts[1] = {packed.data(), packed.size()};
   }
   std::span<iovec> left{parts, parts[1].iov_len != 0 ? 2U : 1U};
   try {
     while (!left.empty() && !is_lost()) {
-      stream_.send_some(left);
+      stream_->send_some(left);
       if (!left.empty()) wait_for_room();
     }
   } catch (const channel::Lost& lost) {
     const std::lock_guard lock{in_mutex_};
     lose(lost.what());
   }
+  stream_->let_go();
   out_.clear();
   last_sent_ = Clock::now();
 }
@@ -133,10 +134,9 @@ void Connection::wait_for_room() {
   const bool receives = !receiving_;
   receiving_ |= receives;
   lock.unlock();
-  pollfd ready{stream_.descriptor(), static_cast<short>(receives ? POLLIN | POLLOUT : POLLOUT), 0};
   const bool has_some = receives && input_.has_some();
-  poll(&ready, 1, has_some ? 0 : -1);
-  if (receives && (has_some || (ready.revents & POLLIN))) receive_one();
+  const bool in = has_some || stream_->wait({.in = receives, .out = true}).in;
+  if (in) receive_one();
   lock.lock();
   if (receives) receiving_ = false;
   changed_.notify_all();
@@ -152,16 +152,17 @@ void Connection::receive_one() {
       std::fwrite(body.data(), 1, body.size(), stdout);
       return;
     }
-    HostBlock to;
-    if (head.kind == channel::Kind::answer && head.bulk != 0) {
+    Incoming bulk;
+    if (head.kind == channel::Kind::answer) {
       const std::lock_guard lock{in_mutex_};
       const auto found = pending_.find(head.number);
       if (found == pending_.end()) throw wire::BadMessage{"an answer that nobody asked for"};
-      to = found->second.bulk;
+      bulk = found->second.bulk;
     }
     input_.read_body(head, body);
-    if (head.bulk != 0) receive_bulk(to, head.bulk);
+    if (head.bulk != 0) receive_bulk(bulk.to, head.bulk);
     wire::Reader reader{body};
+    if (bulk.from && wire::Reader{body}.take<cl_int>() == CL_SUCCESS) copy_block(bulk.to, bulk.to.packed_at(bulk.from));
     if (head.kind == channel::Kind::notice) {
       on_notice(reader);
       return;
@@ -194,14 +195,14 @@ void Connection::receive_bulk(const HostBlock& to, std::size_t size) {
   }
   Bytes packed(size);
   input_.read(packed.data(), size);
-  to.unpack(packed.data());
+  copy_block(to, to.packed_at(packed.data()));
 }
 
 // With in_mutex_ held.
 void Connection::lose(const std::string& why) {
   if (lost_.exchange(true)) return;
   log::error("server", "{}: {}; OpenCL calls fail from here on", server_, why);
-  stream_.shut();
+  stream_->shut();
   for (auto next = pending_.begin(); next != pending_.end();) {
     Pending& pending = next->second;
     pending.done = true;
@@ -246,16 +247,25 @@ void Connection::run() {
       has_some = input_.has_some();
       return true;
     });
-    pollfd ready[2] = {{kick_.get(), POLLIN, 0}, {receives ? stream_.descriptor() : -1, POLLIN, 0}};
-    const timespec nap{0, has_some ? 0 : std::chrono::nanoseconds{kNap}.count()};
-    ppoll(ready, 2, stays_awake || has_some ? &nap : nullptr, nullptr);
-    if (ready[0].revents) {
+    channel::Stream::Wish wish{.in = receives, .also = kick_.get()};
+    if (has_some) {
+      wish.limit = 0ns;
+    } else if (stays_awake) {
+      wish.limit = kNap;
+    }
+    channel::Stream::Ready ready;
+    try {
+      ready = stream_->wait(wish);
+    } catch (const channel::Lost& lost) {
+      with_lock([&] { lose(lost.what()); });
+    }
+    if (ready.also) {
       std::uint64_t kicks = 0;
       (void)!read(kick_.get(), &kicks, sizeof kicks);
       awake_until = Clock::now() + kStaysAwake;
     }
     if (send_rest() == Rest::sent) awake_until = Clock::now() + kStaysAwake;
-    if (!ready[1].revents && !has_some) continue;
+    if (!ready.in && !has_some) continue;
     std::unique_lock lock{in_mutex_};
     if (receiving_ || waiting_ != 0) continue;
     receiving_ = true;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "channel/fields.hpp"
+#include "channel/handshake.hpp"
 #include "channel/input.hpp"
 #include "executor/host_block.hpp"
 
@@ -24,8 +25,16 @@ class Connection {
   // answers are noted under: it must only note or post.
   using OnAnswer = std::function<void(wire::Reader*)>;
 
+  // Where an answer's data belongs, and where in shared memory the server puts it, if it does.
+  struct Incoming {
+    HostBlock to;
+    const std::byte* from = nullptr;
+  };
+
   // Never destroyed: programs call OpenCL at exit.
-  Connection(channel::Stream stream, std::string server);
+  Connection(channel::Opened channel, std::string server);
+
+  const std::shared_ptr<channel::SharedMemory>& memory() const { return memory_; }
 
   template <typename... Values>
   void tell(channel::Kind kind, const Values&... values) {
@@ -47,10 +56,9 @@ class Connection {
     Pending pending;
     return wait(post(&bulk, &pending, kind, values...));
   }
-  // The answer's bulk is received to where it belongs.
   template <typename... Values>
-  Number ask_later(const HostBlock& to, OnAnswer on_answer, channel::Kind kind, const Values&... values) {
-    Pending pending{.bulk = to, .on_answer = std::move(on_answer), .done = false, .body = {}};
+  Number ask_later(const Incoming& bulk, OnAnswer on_answer, channel::Kind kind, const Values&... values) {
+    Pending pending{.bulk = bulk, .on_answer = std::move(on_answer), .done = false, .body = {}};
     return post(nullptr, &pending, kind, values...);
   }
   void flush();
@@ -70,7 +78,7 @@ class Connection {
 
  private:
   struct Pending {
-    HostBlock bulk;
+    Incoming bulk;
     OnAnswer on_answer;  // none: somebody waits
     bool done = false;
     std::optional<Bytes> body;
@@ -117,7 +125,8 @@ class Connection {
   void run();
   static void after_fork_in_child();
 
-  const channel::Stream stream_;
+  const std::unique_ptr<channel::Stream> stream_;
+  const std::shared_ptr<channel::SharedMemory> memory_;
   const std::string server_;
   const channel::Descriptor kick_;  // wakes the thread
   std::atomic<bool> asleep_{false};

@@ -2,9 +2,7 @@
 // packed.
 #pragma once
 
-#include <cstring>
-
-#include "objects/memory.hpp"
+#include <cstddef>
 
 namespace grus {
 
@@ -28,25 +26,17 @@ struct HostBlock {
     return start < other.start + other.reach() && other.start < start + reach();
   }
 
-  void pack(std::byte* to) const {
-    each_row([&](std::byte* place) {
-      std::memcpy(to, place, row);
-      to += row;
-    });
+  std::byte* row_at(std::size_t slice, std::size_t number) const {
+    return start + slice * slice_pitch + number * row_pitch;
   }
-  void unpack(const std::byte* from) const {
-    each_row([&](std::byte* place) {
-      std::memcpy(place, from, row);
-      from += row;
-    });
-  }
-
- private:
-  void each_row(auto visit) const {
-    for (std::size_t slice = 0; slice < slices; ++slice) {
-      for (std::size_t number = 0; number < rows; ++number) visit(start + slice * slice_pitch + number * row_pitch);
-    }
+  // The same rows without gaps.
+  HostBlock packed_at(const std::byte* place) const {
+    return {const_cast<std::byte*>(place), row, rows, slices, row, row * rows};
   }
 };
+
+// Large ones with several threads, where there are cores for them.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t size);
+void copy_block(const HostBlock& to, const HostBlock& from);
 
 }  // namespace grus

@@ -2,6 +2,7 @@
 // behind a channel, a worker: there is no second implementation of anything below the seam.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -31,7 +32,10 @@ class LocalExecutor final : public Executor {
   Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
   cl_int unload_compiler(std::uint32_t platform) override;
   DriverDescription describe_driver(std::uint32_t platform) override;
-  bool works_in_host_memory() const override { return true; }
+  std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) override {
+    return context.shares_host_memory() ? memory_from_heap(size) : memory_in_pages(size);
+  }
+  bool works_in_place(ObjectId device) override;
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
                         std::span<const cl_context_properties> properties, ErrorNotice notice) override;
@@ -163,6 +167,8 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorKernel*> kernels_;
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
+  std::mutex in_place_mutex_;  // guards what follows
+  std::map<cl_device_id, bool> in_place_;
   std::mutex queues_mutex_;  // guards the two that follow
   std::vector<VendorQueue*> all_queues_;
   // Queues that the program has released with work in them, and the marker behind that work. Vendors' events need their

@@ -1,6 +1,7 @@
 // RemoteExecutor: devices, objects and programs.
 #include "executor/remote.hpp"
 
+#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -63,8 +64,11 @@ cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
   return body ? wire::Reader{*body}.take<cl_int>() : kLost;
 }
 
-RemoteExecutor::RemoteExecutor(channel::Stream stream, const std::string& server)
-    : connection_{new Connection{std::move(stream), server}} {
+RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& server)
+    : connection_{new Connection{std::move(channel), server}},
+      arena_{connection_->memory() ? std::make_shared<Arena>(connection_->memory()) : nullptr} {
+  make_slots();
+  has_slots_ = !free_slots_.empty();
   connection_->on_notice = [this](wire::Reader& reader) {
     const auto context = reader.take<ObjectId>();
     const auto text = reader.take<std::string>();
@@ -72,22 +76,21 @@ RemoteExecutor::RemoteExecutor(channel::Stream stream, const std::string& server
     if (const auto found = notices_.find(context.value()); found != notices_.end() && found->second)
       found->second(text.c_str(), nullptr, 0);
   };
-  const auto answer = connection_->ask(Kind::hello, channel::kMagic, channel::kProtocol, std::string{GRUS_VERSION});
+  const auto answer = connection_->ask(Kind::hello, std::string{GRUS_VERSION});
   if (!answer) throw channel::Lost{fmt::format("{}: it closed the connection", server)};
   wire::Reader reader{*answer};
-  if (const auto refusal = reader.take<std::string>(); !refusal.empty())
-    throw channel::Lost{fmt::format("{}: {}", server, refusal)};
   reader(credit_);
   for (auto left = reader.take<std::size_t>(); left != 0; --left) {
     RemotePlatform& platform = platforms_.emplace_back();
     reader(platform.description, platform.driver);
     for (auto devices = reader.take<std::size_t>(); devices != 0; --devices) {
-      Facts facts;
+      auto device = std::make_shared<RemoteDevice>();
+      reader(device->in_place);
       for (auto count = reader.take<std::size_t>(); count != 0; --count) {
         const auto query = reader.take<cl_device_info>();
-        facts.emplace(query, reader.take_result<Bytes>());
+        device->facts.emplace(query, reader.take_result<Bytes>());
       }
-      platform.devices.push_back(std::make_shared<const Facts>(std::move(facts)));
+      platform.devices.push_back(std::move(device));
     }
   }
 }
@@ -112,10 +115,21 @@ Result<Bytes> RemoteExecutor::device_info(ObjectId device, cl_device_info query)
   {
     const std::lock_guard lock{mutex_};
     if (const auto known = devices_.find(device.value()); known != devices_.end()) {
-      if (const auto fact = known->second->find(query); fact != known->second->end()) return fact->second;
+      const Facts& facts = known->second->facts;
+      if (const auto fact = facts.find(query); fact != facts.end()) return fact->second;
     }
   }
   return ask<Bytes>(Kind::device_info, device, query);
+}
+
+std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(const Context&, std::size_t size) {
+  return arena_ ? arena_->take(size) : nullptr;
+}
+
+// With the mutex.
+bool RemoteExecutor::works_in_place(ObjectId device) {
+  const auto known = devices_.find(device.value());
+  return known != devices_.end() && known->second->in_place;
 }
 
 Result<cl_uint> RemoteExecutor::count_sub_devices(ObjectId parent, const cl_device_partition_property* how) {
@@ -140,18 +154,32 @@ cl_int RemoteExecutor::create_context(ObjectId id, std::span<const ObjectId> dev
   {
     const std::lock_guard lock{mutex_};
     notices_[id.value()] = std::move(notice);
+    contexts_in_place_[id.value()] =
+        std::all_of(devices.begin(), devices.end(), [&](ObjectId device) { return works_in_place(device); });
   }
   const cl_int code = ask_code(Kind::create_context, id, devices, platform, properties);
   if (code != CL_SUCCESS) {
     const std::lock_guard lock{mutex_};
     notices_.erase(id.value());
+    contexts_in_place_.erase(id.value());
   }
   return code;
 }
 
 cl_int RemoteExecutor::create_queue(ObjectId id, ObjectId context, ObjectId device,
                                     std::span<const cl_queue_properties> properties) {
-  return ask_code(Kind::create_queue, id, context, device, properties);
+  const cl_int code = ask_code(Kind::create_queue, id, context, device, properties);
+  if (code != CL_SUCCESS) return code;
+  const auto queue = std::make_shared<RemoteQueue>();
+  for (std::size_t next = 0; next + 1 < properties.size(); next += 2) {
+    if (properties[next] != CL_QUEUE_PROPERTIES) continue;
+    queue->in_order = !(properties[next + 1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    queue->is_profiled = (properties[next + 1] & CL_QUEUE_PROFILING_ENABLE) != 0;
+  }
+  queues_.set(id, queue.get());
+  const std::lock_guard lock{mutex_};
+  all_queues_[id.value()] = queue;
+  return CL_SUCCESS;
 }
 
 bool RemoteExecutor::take_credit(const NewBuffer& buffer) {
@@ -162,33 +190,52 @@ bool RemoteExecutor::take_credit(const NewBuffer& buffer) {
   return true;
 }
 
-// Host memory of a buffer's stays here: what it holds goes along once, and maps and unmaps copy from then on.
+// An object that lives in shared memory is told by its place there: whatever it holds is there already. Answers 0 for
+// others.
+std::uint64_t RemoteExecutor::move_in(ObjectId id, ObjectId context, const void* host, std::size_t size,
+                                      const std::shared_ptr<HostMemory>& home) {
+  if (!home || !arena_ || !arena_->has(host, size)) return 0;
+  const std::lock_guard lock{mutex_};
+  memories_.set(id, {home->data(), contexts_in_place_[context.value()]});
+  homes_[id.value()] = home;
+  return arena_->place_of(host);
+}
+
+// Memory of the program's own stays here: what it holds goes along once, and maps and unmaps copy from then on.
 cl_int RemoteExecutor::create_buffer(const NewBuffer& buffer) {
-  if (buffer.is_region) {  // only memory for mappings, which stays here
+  if (connection_->is_lost()) return kLost;
+  const std::uint64_t place = move_in(buffer.id, buffer.context, buffer.host, buffer.size, buffer.host_memory);
+  if (buffer.is_region && place == 0) {
     const std::lock_guard lock{mutex_};
     regions_[buffer.id.value()] = buffer.host_memory;
     return CL_SUCCESS;
   }
-  if (connection_->is_lost()) return kLost;
-  const void* const contents = buffer.host ? buffer.host : buffer.initial;
+  const void* const contents = place != 0 ? nullptr : buffer.host ? buffer.host : buffer.initial;
   const auto block = HostBlock::of(contents, contents ? buffer.size : 0);
   if (take_credit(buffer)) {
-    connection_->tell_with(block, Kind::create_buffer, buffer);
+    if (contents) {
+      connection_->tell_with(block, Kind::create_buffer, buffer, place);
+    } else {
+      connection_->tell(Kind::create_buffer, buffer, place);
+    }
     return CL_SUCCESS;
   }
-  const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer);
+  const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer, place);
   return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
 }
 
 cl_int RemoteExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
   connection_->tell(Kind::create_sub_buffer, id, parent, flags, range);
+  if (const RemoteMemory whole = memories_[parent]; whole.host)
+    memories_.set(id, {whole.host + range.offset, whole.in_place});
   return connection_->is_lost() ? kLost : CL_SUCCESS;
 }
 
 Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
-  const void* const contents = image.host ? image.host : image.initial;
+  const std::uint64_t place = move_in(image.id, image.context, image.host, image.host_bytes, image.host_memory);
+  const void* const contents = place != 0 ? nullptr : image.host ? image.host : image.initial;
   const auto answer =
-      connection_->ask_with(HostBlock::of(contents, contents ? image.host_bytes : 0), Kind::create_image, image);
+      connection_->ask_with(HostBlock::of(contents, contents ? image.host_bytes : 0), Kind::create_image, image, place);
   if (!answer) return Failure{kLost};
   auto layout = wire::Reader{*answer}.take_result<ImageLayout>();
   if (!layout) return layout;
@@ -202,6 +249,8 @@ Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
       layout->slice_pitch = layout->row_pitch * (rows_are_slices ? 1 : image.desc.image_height);
     }
   }
+  if (const RemoteMemory from = image.from ? memories_[image.from] : RemoteMemory{}; from.host)
+    memories_.set(image.id, from);
   const std::lock_guard lock{mutex_};
   images_[image.id.value()] = {image.desc.image_type, layout->element_size, layout->row_pitch, layout->slice_pitch};
   return layout;
@@ -231,6 +280,30 @@ void RemoteExecutor::when_memory_is_gone(ObjectId memory, std::function<void()> 
   connection_->ask_later({}, is_gone, Kind::watch_memory, memory);
 }
 
+// What an object lived in can be used again when the worker has finished all that may use it.
+void RemoteExecutor::keep_until_idle(std::shared_ptr<HostMemory> home) {
+  const bool is_idle =
+      std::all_of(all_queues_.begin(), all_queues_.end(), [](const auto& entry) { return entry.second->is_idle(); });
+  if (is_idle) return;
+  left_homes_.push_back(std::move(home));
+  if (!waits_for_idle_) ask_for_idle();
+}
+
+void RemoteExecutor::ask_for_idle() {
+  waits_for_idle_ = true;
+  auto homes = std::make_shared<std::vector<std::shared_ptr<HostMemory>>>(std::move(left_homes_));
+  left_homes_.clear();
+  const auto is_idle = [this, homes = std::move(homes)](wire::Reader*) mutable {
+    callbacks::post([this, homes = std::move(homes)]() mutable {
+      homes.reset();
+      const std::lock_guard lock{mutex_};
+      waits_for_idle_ = false;
+      if (!left_homes_.empty()) ask_for_idle();
+    });
+  };
+  connection_->ask_later({}, is_idle, Kind::when_idle);
+}
+
 // With the mutex. False if the server never knew it.
 bool RemoteExecutor::forget_memory(ObjectId id) {
   if (const auto region = regions_.find(id.value()); region != regions_.end()) {
@@ -239,6 +312,11 @@ bool RemoteExecutor::forget_memory(ObjectId id) {
     });
     regions_.erase(region);
     return false;
+  }
+  (void)memories_.take(id);
+  if (const auto home = homes_.find(id.value()); home != homes_.end()) {
+    keep_until_idle(std::move(home->second));
+    homes_.erase(home);
   }
   images_.erase(id.value());
   std::erase_if(mapped_, [&](const auto& entry) { return entry.second.memory == id; });
@@ -258,13 +336,19 @@ void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {
   try {
     if (type == ObjectType::event) {
       connection_->with_lock([&] { events_.erase(id.value()); });
-    } else if (type == ObjectType::queue) {
-      connection_->with_lock([&] { reads_.erase(id.value()); });
     } else if (type == ObjectType::kernel) {
       delete kernels_.take(id);
     } else {
+      if (type == ObjectType::queue) {
+        connection_->with_lock([&] { reads_.erase(id.value()); });
+        (void)queues_.take(id);
+      }
       const std::lock_guard lock{mutex_};
-      if (type == ObjectType::context) notices_.erase(id.value());
+      if (type == ObjectType::queue) all_queues_.erase(id.value());
+      if (type == ObjectType::context) {
+        notices_.erase(id.value());
+        contexts_in_place_.erase(id.value());
+      }
       if (type == ObjectType::program) programs_.erase(id.value());
       if (type == ObjectType::device) devices_.erase(id.value());
       if (type == ObjectType::memory && !forget_memory(id)) return;

@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "command/executor.hpp"
+#include "executor/arena.hpp"
 #include "executor/connection.hpp"
 #include "executor/vendor_table.hpp"
 
@@ -16,7 +17,7 @@ namespace grus {
 class RemoteExecutor final : public Executor {
  public:
   // Throws channel::Lost.
-  RemoteExecutor(channel::Stream stream, const std::string& server);
+  RemoteExecutor(channel::Opened channel, const std::string& server);
 
   std::vector<PlatformDescription> platforms() override;
   Result<cl_uint> device_count(std::uint32_t platform) override;
@@ -28,7 +29,8 @@ class RemoteExecutor final : public Executor {
   Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
   cl_int unload_compiler(std::uint32_t platform) override;
   DriverDescription describe_driver(std::uint32_t platform) override;
-  bool works_in_host_memory() const override { return false; }
+  std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) override;
+  bool works_in_place(ObjectId device) override;
   std::uint64_t round_trips() const override { return connection_->round_trips(); }
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
@@ -89,10 +91,14 @@ class RemoteExecutor final : public Executor {
  private:
   static constexpr cl_int kLost = CL_DEVICE_NOT_AVAILABLE;  // what every call answers when the server is lost
   using Facts = std::map<cl_device_info, Result<Bytes>>;
+  struct RemoteDevice {
+    Facts facts;
+    bool in_place = false;
+  };
   struct RemotePlatform {
     PlatformDescription description;
     DriverDescription driver;
-    std::vector<std::shared_ptr<const Facts>> devices;
+    std::vector<std::shared_ptr<const RemoteDevice>> devices;
   };
   // What a build told about a kernel.
   struct BuiltKernel {
@@ -104,6 +110,24 @@ class RemoteExecutor final : public Executor {
     SpinLock lock;                      // guards what the worker's kernel has, from the first argument to the launch
     std::uint64_t stamp = 0;            // of the launch whose arguments it has
     std::vector<std::uint64_t> stamps;  // of the arguments that it has
+  };
+  // Turns are numbered as commands are told; all up to `done` are known to be finished.
+  struct RemoteQueue : std::enable_shared_from_this<RemoteQueue> {
+    std::mutex mutex;                    // keeps turns in order, and out of the way of who copies
+    std::atomic<std::uint64_t> last{0};  // changed with the mutex
+    std::atomic<std::uint64_t> done{0};
+    bool in_order = true;
+    bool is_profiled = false;
+
+    bool is_idle() const { return done.load(std::memory_order_acquire) == last; }
+    void is_done(std::uint64_t turn) {
+      std::uint64_t known = done.load(std::memory_order_relaxed);
+      while (known < turn && !done.compare_exchange_weak(known, turn, std::memory_order_acq_rel)) continue;
+    }
+  };
+  struct RemoteMemory {
+    std::byte* host = nullptr;  // where it lives, if in shared memory
+    bool in_place = false;      // and its device works on that
   };
   struct RemoteImage {
     cl_mem_object_type type = 0;
@@ -126,7 +150,14 @@ class RemoteExecutor final : public Executor {
   struct RemoteEvent {
     ObjectId queue;
     Reads before;
+    std::uint64_t turn = 0;
     cl_int status = CL_QUEUED;  // CL_COMPLETE or an error, once known
+  };
+  // With the connection's lock.
+  struct ReadAnswer {
+    std::size_t parts = 0;  // that haven't come
+    cl_int code = CL_SUCCESS;
+    Reads before;
   };
   struct Mapped {
     ObjectId memory;
@@ -141,14 +172,31 @@ class RemoteExecutor final : public Executor {
   cl_int ask_code(channel::Kind kind, const Values&... values);
   template <typename Command>
   cl_int tell(const Command& command, const Placement& placement);
+  void make_slots();
+  std::byte* take_slot();
+  bool goes_in_slots(const HostBlock& block, const Placement& placement, bool is_stretch);
+  bool is_in_arena(const HostBlock& block) const;
+  bool are_complete(std::span<const ObjectId> events);
+  template <typename Copy>
+  std::optional<cl_int> copy_here(ObjectId memory, const Placement& placement, Copy copy);
+  template <typename Command>
+  void ask_for(const Command& command, const HostBlock& to, std::byte* slot, const Placement& placement,
+               const std::shared_ptr<ReadAnswer>& answer);
   template <typename Command>
   cl_int read(const Command& command, const HostBlock& to, const Placement& placement);
+  template <typename Command>
+  void write_from(std::byte* slot, const Command& command, const Placement& placement);
+  template <typename Command>
+  cl_int write_in_slots(const Command& command, const HostBlock& from, const Placement& placement);
   template <typename Command>
   cl_int write(const Command& command, const HostBlock& from, const Placement& placement);
   HostBlock image_block(ObjectId image, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch,
                         const void* start);
-  Reads note_place(const Placement& placement, ReadNumber read);
-  void note(const Placement& placement);
+  HostBlock block_in_image(ObjectId image, const command::ImageRegion& where);
+  template <typename Map>
+  cl_int map_shared(const Map& map, const Placement& placement);
+  Reads note_place(const Placement& placement, ReadNumber read, std::uint64_t turn);
+  Reads note_turn(RemoteQueue& queue, const Placement& placement, ReadNumber read);
   cl_int mark(const Placement& placement);
   RemoteEvent known_event(ObjectId id);
   void event_has_ended(ObjectId id, cl_int status);
@@ -158,25 +206,39 @@ class RemoteExecutor final : public Executor {
   void read_has_come(ReadNumber number);
   bool take_credit(const NewBuffer& buffer);
   bool forget_memory(ObjectId id);
+  std::uint64_t move_in(ObjectId id, ObjectId context, const void* host, std::size_t size,
+                        const std::shared_ptr<HostMemory>& home);
+  void keep_until_idle(std::shared_ptr<HostMemory> home);
+  void ask_for_idle();
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
 
-  Connection* const connection_;  // never destroyed
+  Connection* const connection_;        // never destroyed
+  const std::shared_ptr<Arena> arena_;  // null without shared memory
   std::vector<RemotePlatform> platforms_;
 
   std::mutex mutex_;  // guards what follows
-  std::unordered_map<std::uint64_t, std::shared_ptr<const Facts>> devices_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<const RemoteDevice>> devices_;
+  std::unordered_map<std::uint64_t, bool> contexts_in_place_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<RemoteQueue>> all_queues_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> homes_;  // by memory
+  std::vector<std::shared_ptr<HostMemory>> left_homes_;                   // of objects that are freed
+  bool waits_for_idle_ = false;
   std::unordered_map<std::uint64_t, ErrorNotice> notices_;  // by context
   std::unordered_map<std::uint64_t, std::map<std::string, std::shared_ptr<BuiltKernel>>> programs_;
   std::unordered_map<std::uint64_t, RemoteImage> images_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> regions_;  // memory for mappings, which stays here
+  std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> regions_;  // memory for mappings that isn't shared
   std::unordered_multimap<std::uint64_t, std::shared_ptr<std::function<void()>>> watched_;  // by memory
   std::multimap<const void*, Mapped> mapped_;             // host memory that the program has mapped
   std::unordered_map<std::uint64_t, std::size_t> sizes_;  // of buffers, for what is left of the credit
   std::size_t credit_ = 0;                                // bytes of buffers that can be made without asking
 
   VendorTable<RemoteKernel*> kernels_;
+  VendorTable<RemoteQueue*> queues_;  // owned by all_queues_
+  VendorTable<RemoteMemory> memories_;
+  bool has_slots_ = false;
 
   // With the connection's lock.
+  std::vector<std::byte*> free_slots_;
   ReadNumber next_read_ = 1;
   std::map<ReadNumber, Coming> coming_;
   std::unordered_map<std::uint64_t, Reads> reads_;  // the last ones, by queue

@@ -4,6 +4,7 @@
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
 #include "executor/remote.hpp"
+#include "executor/remote_place.hpp"
 
 namespace grus {
 
@@ -11,14 +12,6 @@ using channel::Kind;
 using channel::kind_of;
 
 namespace {
-
-// As the head of every command: where it goes.
-struct Place {
-  const Placement& placement;
-};
-void fields(wire::Writer& writer, const Place& place) {
-  writer(place.placement.queue, place.placement.event, place.placement.blocking, place.placement.waits);
-}
 
 // Only what the worker's kernel doesn't have yet.
 struct ChangedArguments {
@@ -42,18 +35,6 @@ struct Sizes {
 void fields(wire::Writer& writer, const Sizes& sizes) {
   writer(std::uint8_t{sizes.values != nullptr});
   if (sizes.values) writer.add(sizes.values, sizes.dimensions * sizeof(std::size_t));
-}
-
-HostBlock block_of(const command::Rectangle& r, const void* host) {
-  const std::size_t row_pitch = r.host_row_pitch ? r.host_row_pitch : r.region[0];
-  const std::size_t slice_pitch = r.host_slice_pitch ? r.host_slice_pitch : row_pitch * r.region[1];
-  auto* const start = static_cast<std::byte*>(const_cast<void*>(host));
-  return {start + r.host_origin[2] * slice_pitch + r.host_origin[1] * row_pitch + r.host_origin[0],
-          r.region[0],
-          r.region[1],
-          r.region[2],
-          row_pitch,
-          slice_pitch};
 }
 
 }  // namespace
@@ -92,7 +73,7 @@ void RemoteExecutor::read_has_come(ReadNumber number) {
 }
 
 // With the connection's lock: what comes before a command counts for its event and for what follows in its queue.
-RemoteExecutor::Reads RemoteExecutor::note_place(const Placement& placement, ReadNumber read) {
+RemoteExecutor::Reads RemoteExecutor::note_place(const Placement& placement, ReadNumber read, std::uint64_t turn) {
   Reads& last = reads_[placement.queue.value()];
   for (const ObjectId wait : placement.waits) {
     const auto event = events_.find(wait.value());
@@ -101,71 +82,33 @@ RemoteExecutor::Reads RemoteExecutor::note_place(const Placement& placement, Rea
     if (event->second.queue != placement.queue) last.any = std::max(last.any, event->second.before.own);
   }
   if (read != 0) last.own = read;
-  if (placement.event) events_[placement.event.value()] = {placement.queue, last, CL_QUEUED};
+  if (placement.event) events_[placement.event.value()] = {placement.queue, last, turn, CL_QUEUED};
   return last;
 }
 
-void RemoteExecutor::note(const Placement& placement) {
-  if (placement.event || !placement.waits.empty()) connection_->with_lock([&] { note_place(placement, 0); });
+// With the queue's mutex, from here until the command is told.
+RemoteExecutor::Reads RemoteExecutor::note_turn(RemoteQueue& queue, const Placement& placement, ReadNumber read) {
+  ++queue.last;
+  if (read == 0 && !placement.event && placement.waits.empty()) return {};
+  return connection_->with_lock([&] { return note_place(placement, read, queue.last); });
 }
 
 template <typename Command>
 cl_int RemoteExecutor::tell(const Command& command, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
-  note(placement);
+  RemoteQueue& queue = *queues_[placement.queue];
+  const std::lock_guard turn{queue.mutex};
+  note_turn(queue, placement, 0);
   connection_->tell(kind_of<Command>(), Place{placement}, command);
   return CL_SUCCESS;
 }
-
-template <typename Command>
-cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const Placement& placement) {
-  if (connection_->is_lost()) return kLost;
-  struct Answer {
-    cl_int code = kLost;
-    bool has_come = false;
-  };
-  const auto answer = std::make_shared<Answer>();
-  ReadNumber number = 0;
-  const Reads before = connection_->with_lock([&] {
-    number = next_read_++;
-    coming_[number] = {placement.queue, to};
-    return note_place(placement, number);
-  });
-  const auto has_come = [this, number, answer, event = placement.event](wire::Reader* reader) {
-    answer->code = reader ? reader->take<cl_int>() : kLost;
-    answer->has_come = true;
-    if (const auto found = events_.find(event.value()); found != events_.end()) found->second.status = answer->code;
-    read_has_come(number);
-  };
-  connection_->ask_later(to, has_come, kind_of<Command>(), Place{placement}, command);
-  if (placement.blocking == Blocking::no) return CL_SUCCESS;
-  connection_->flush();
-  connection_->count_round_trip();
-  connection_->wait_until([&] { return answer->has_come && !has_coming(placement.queue, before); });
-  return answer->code;
-}
-
-template <typename Command>
-cl_int RemoteExecutor::write(const Command& command, const HostBlock& from, const Placement& placement) {
-  if (connection_->is_lost()) return kLost;
-  // What is to be written may be what an earlier read brings.
-  const auto is_coming = [&] {
-    return std::any_of(coming_.begin(), coming_.end(),
-                       [&](const auto& entry) { return entry.second.to.overlaps(from); });
-  };
-  if (connection_->with_lock(is_coming)) {
-    connection_->flush();
-    connection_->wait_until([&] { return !is_coming(); });
-  }
-  note(placement);
-  connection_->tell_with(from, kind_of<Command>(), Place{placement}, command);
-  // The data has left the program's memory, which is all that blocking means. An event that it asks about is done.
-  return placement.blocking == Blocking::yes && placement.event ? wait({&placement.event, 1}) : CL_SUCCESS;
-}
+template cl_int RemoteExecutor::tell(const command::Marker&, const Placement&);
 
 cl_int RemoteExecutor::submit(const command::Launch& launch, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
-  note(placement);
+  RemoteQueue& queue = *queues_[placement.queue];
+  const std::lock_guard turn{queue.mutex};
+  note_turn(queue, placement, 0);
   RemoteKernel& kernel = *kernels_[launch.kernel];
   const std::lock_guard lock{kernel.lock};
   const bool same = kernel.stamp == launch.stamp;
@@ -181,52 +124,6 @@ cl_int RemoteExecutor::submit(const command::Launch& launch, const Placement& pl
 }
 
 cl_int RemoteExecutor::submit(const command::NativeKernel&, const Placement&) { return CL_INVALID_OPERATION; }
-
-cl_int RemoteExecutor::submit(const command::Read& command, const Placement& placement) {
-  return read(command, HostBlock::of(command.to, command.range.size), placement);
-}
-
-cl_int RemoteExecutor::submit(const command::Write& command, const Placement& placement) {
-  return write(command, HostBlock::of(command.from, command.range.size), placement);
-}
-
-cl_int RemoteExecutor::submit(const command::ReadRectangle& command, const Placement& placement) {
-  return read(command, block_of(command.rectangle, command.to), placement);
-}
-
-cl_int RemoteExecutor::submit(const command::WriteRectangle& command, const Placement& placement) {
-  return write(command, block_of(command.rectangle, command.from), placement);
-}
-
-HostBlock RemoteExecutor::image_block(ObjectId id, const Triple& region, std::size_t row_pitch, std::size_t slice_pitch,
-                                      const void* start) {
-  const std::lock_guard lock{mutex_};
-  const RemoteImage& image = images_[id.value()];
-  HostBlock block{static_cast<std::byte*>(const_cast<void*>(start)), region[0] * image.element_size};
-  if (image.type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {  // whose rows are slices
-    block.slices = region[1];
-    block.row_pitch = block.row;
-    block.slice_pitch = slice_pitch ? slice_pitch : row_pitch ? row_pitch : block.row;
-    return block;
-  }
-  block.rows = region[1];
-  block.slices = region[2];
-  block.row_pitch = row_pitch ? row_pitch : block.row;
-  block.slice_pitch = slice_pitch ? slice_pitch : block.row_pitch * region[1];
-  return block;
-}
-
-cl_int RemoteExecutor::submit(const command::ReadImage& command, const Placement& placement) {
-  return read(command,
-              image_block(command.memory, command.where.region, command.row_pitch, command.slice_pitch, command.to),
-              placement);
-}
-
-cl_int RemoteExecutor::submit(const command::WriteImage& command, const Placement& placement) {
-  return write(command,
-               image_block(command.memory, command.where.region, command.row_pitch, command.slice_pitch, command.from),
-               placement);
-}
 
 cl_int RemoteExecutor::submit(const command::Copy& command, const Placement& placement) {
   if (command.size == 0) return CL_INVALID_VALUE;  // what drivers say; here it would come too late
@@ -260,70 +157,28 @@ cl_int RemoteExecutor::submit(const command::Barrier& command, const Placement& 
   return tell(command, placement);
 }
 
-// A command that does nothing, for a map that need not read.
-cl_int RemoteExecutor::mark(const Placement& placement) {
-  const cl_int code = submit(command::Marker{}, placement);
-  return code == CL_SUCCESS && placement.blocking == Blocking::yes ? finish(placement.queue) : code;
-}
-
-// The program's own memory stands for the object while it is mapped: filled when it is mapped, emptied at the unmap.
-cl_int RemoteExecutor::submit(const command::MapBuffer& map, const Placement& placement) {
-  const cl_int code = map.flags & CL_MAP_WRITE_INVALIDATE_REGION
-                          ? mark(placement)
-                          : submit(command::Read{{map.memory}, map.range, map.pointer, true}, placement);
-  if (code != CL_SUCCESS) return code;
-  const std::lock_guard lock{mutex_};
-  mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, map.range, {}});
-  return CL_SUCCESS;
-}
-
-cl_int RemoteExecutor::submit(const command::MapImage& map, const Placement& placement) {
-  RemoteImage image;
-  {
-    const std::lock_guard lock{mutex_};
-    image = images_[map.memory.value()];
-  }
-  const command::ReadImage read{{map.memory}, map.where, image.row_pitch, image.slice_pitch, map.pointer};
-  const cl_int code = map.flags & CL_MAP_WRITE_INVALIDATE_REGION ? mark(placement) : submit(read, placement);
-  if (code != CL_SUCCESS) return code;
-  const std::lock_guard lock{mutex_};
-  mapped_.emplace(map.pointer, Mapped{map.memory, map.flags, {}, map.where});
-  return CL_SUCCESS;
-}
-
-cl_int RemoteExecutor::submit(const command::Unmap& unmap, const Placement& placement) {
-  Mapped mapped;
-  RemoteImage image;
-  {
-    const std::lock_guard lock{mutex_};
-    const auto [first, last] = mapped_.equal_range(unmap.pointer);
-    const auto found =
-        std::find_if(first, last, [&](const auto& entry) { return entry.second.memory == unmap.memory; });
-    if (found == last) return CL_INVALID_VALUE;
-    mapped = found->second;
-    mapped_.erase(found);
-    if (const auto known = images_.find(unmap.memory.value()); known != images_.end()) image = known->second;
-  }
-  if (!(mapped.flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION))) return submit(command::Marker{}, placement);
-  if (image.element_size == 0) return submit(command::Write{{unmap.memory}, mapped.range, unmap.pointer}, placement);
-  return submit(command::WriteImage{{unmap.memory}, mapped.where, image.row_pitch, image.slice_pitch, unmap.pointer},
-                placement);
-}
-
 cl_int RemoteExecutor::flush(ObjectId queue) {
   connection_->tell(Kind::flush, queue);
   connection_->flush();
   return connection_->is_lost() ? kLost : CL_SUCCESS;
 }
 
-cl_int RemoteExecutor::finish(ObjectId queue) {
+cl_int RemoteExecutor::finish(ObjectId id) {
+  RemoteQueue* const queue = queues_[id];  // none if the program has released it
+  std::uint64_t turn = 0;
+  if (queue) {
+    const std::lock_guard lock{queue->mutex};
+    turn = queue->last;
+  }
   const Reads before = connection_->with_lock([&] {
-    const auto found = reads_.find(queue.value());
+    const auto found = reads_.find(id.value());
     return found == reads_.end() ? Reads{} : found->second;
   });
-  const auto answer = connection_->ask(Kind::finish, queue);
-  wait_for_reads(queue, before);
-  return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+  const auto answer = connection_->ask(Kind::finish, id);
+  wait_for_reads(id, before);
+  if (!answer) return kLost;
+  if (queue) queue->is_done(turn);
+  return wire::Reader{*answer}.take<cl_int>();
 }
 
 RemoteExecutor::RemoteEvent RemoteExecutor::known_event(ObjectId id) {
@@ -340,6 +195,8 @@ void RemoteExecutor::event_has_ended(ObjectId id, cl_int status) {
   connection_->with_lock([&] {
     if (const auto found = events_.find(id.value()); found != events_.end()) found->second.status = status;
   });
+  if (RemoteQueue* const queue = status == CL_COMPLETE ? queues_[event.queue] : nullptr; queue && queue->in_order)
+    queue->is_done(event.turn);
 }
 
 cl_int RemoteExecutor::wait(std::span<const ObjectId> ids) {

@@ -14,10 +14,10 @@ Executor* choose() {
   const bool automatic = std::string_view{gpu} == "auto";
   try {
     const auto address = automatic ? channel::default_address() : channel::Address::parse(gpu);
-    auto stream = channel::connect(address);
-    if (automatic && !channel::is_of_this_user(stream))
+    auto socket = channel::connect_to(address);
+    if (automatic && !channel::is_of_this_user(socket))
       throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
-    return new RemoteExecutor{std::move(stream), address.text()};
+    return new RemoteExecutor{channel::open_channel(std::move(socket), address), address.text()};
   } catch (const std::exception& error) {
     if (automatic) return new LocalExecutor;
     log::error("server", "{}; is `grus serve` running there?", error.what());

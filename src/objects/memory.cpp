@@ -11,25 +11,35 @@ namespace {
 constexpr std::size_t kMapFrom = 128 * 1024;
 constexpr std::size_t kAlignment = 128;  // the largest OpenCL type, long16
 
-}  // namespace
-
-HostMemory::HostMemory(std::size_t size, Kind kind) : size_{size}, mapped_{kind == Kind::pages && size >= kMapFrom} {
-  if (mapped_) {
-    void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc{};
-    data_ = static_cast<std::byte*>(memory);
-  } else {
-    data_ = static_cast<std::byte*>(std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment));
-    if (!data_) throw std::bad_alloc{};
-  }
+std::byte* allocate(std::size_t size) {
+  void* const memory = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
+  if (!memory) throw std::bad_alloc{};
+  return static_cast<std::byte*>(memory);
 }
 
-HostMemory::~HostMemory() {
-  if (mapped_) {
-    munmap(data_, size_);
-  } else {
-    std::free(data_);
-  }
+std::byte* map_pages(std::size_t size) {
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc{};
+  return static_cast<std::byte*>(memory);
+}
+
+struct HeapMemory final : HostMemory {
+  explicit HeapMemory(std::size_t size) : HostMemory{allocate(size), size} {}
+  ~HeapMemory() override { std::free(data()); }
+};
+
+struct Pages final : HostMemory {
+  explicit Pages(std::size_t size) : HostMemory{map_pages(size), size} {}
+  ~Pages() override { munmap(data(), size()); }
+};
+
+}  // namespace
+
+std::shared_ptr<HostMemory> memory_from_heap(std::size_t size) { return std::make_shared<HeapMemory>(size); }
+
+std::shared_ptr<HostMemory> memory_in_pages(std::size_t size) {
+  if (size < kMapFrom) return memory_from_heap(size);
+  return std::make_shared<Pages>(size);
 }
 
 Triple ImageFacts::extent() const {
@@ -51,12 +61,6 @@ Triple ImageFacts::extent() const {
 Memory::~Memory() {
   // The destructor callbacks of the program's went below with the object: they fire when the vendor is done with it.
   if (created) context->below->free(ObjectType::memory, id());
-}
-
-void Memory::take_host_memory(std::size_t bytes) {
-  const auto kind = context->shares_host_memory() ? HostMemory::Kind::heap : HostMemory::Kind::pages;
-  host_memory = std::make_shared<HostMemory>(bytes, kind);
-  host = host_memory->data();
 }
 
 Mapping* Memory::unmap(const void* pointer) {

@@ -13,23 +13,26 @@ namespace grus {
 // Host memory that Grus owns. It is shared: the vendor may still use it when the object that it was made for is gone.
 class HostMemory {
  public:
-  // Pages of its own are what a device with memory of its own reads and writes best. For a CPU the heap is better:
-  // blocks are used again while they are in the cache, and don't all start at the same place of a page, where they
-  // would get in each other's way.
-  enum class Kind : std::uint8_t { heap, pages };
-  HostMemory(std::size_t size, Kind kind);  // throws std::bad_alloc
-  ~HostMemory();
+  virtual ~HostMemory() = default;
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }
 
+ protected:
+  HostMemory(std::byte* data, std::size_t size) : data_{data}, size_{size} {}
+
  private:
   std::byte* data_;
   std::size_t size_;
-  bool mapped_;
 };
+
+// Pages of its own are what a device with memory of its own reads and writes best. For a CPU the heap is better: blocks
+// are used again while they are in the cache, and don't all start at the same place of a page, where they would get in
+// each other's way. Both throw std::bad_alloc.
+std::shared_ptr<HostMemory> memory_from_heap(std::size_t size);
+std::shared_ptr<HostMemory> memory_in_pages(std::size_t size);
 
 struct Range {
   std::size_t offset = 0;
@@ -88,7 +91,10 @@ class Memory : public Object {
   }
 
   // Gives it memory that Grus owns to live in.
-  void take_host_memory(std::size_t bytes);
+  void take_host_memory(std::shared_ptr<HostMemory> memory) {
+    host_memory = std::move(memory);
+    host = host_memory->data();
+  }
   // A record for a new mapping: a free one that fits, or one more.
   Mapping& take_mapping(auto fits) {
     const std::lock_guard guard{lock};

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -9,12 +10,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/log.hpp"
-#include "server/pass_socket.hpp"
+#include "channel/pass.hpp"
+#include "server/handover.hpp"
 
 namespace grus::server {
 namespace {
@@ -22,17 +26,17 @@ namespace {
 constexpr std::size_t kMostWorkers = 1024;
 constexpr int kControl = 3;  // the worker's end of the socket
 
-// A client of a Unix socket must be the server's own user, or root.
-bool may_enter(const channel::Descriptor& client) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  sockaddr_storage name{};
-  socklen_t name_size = sizeof name;
-  if (getsockname(client.get(), reinterpret_cast<sockaddr*>(&name), &name_size) != 0) return false;
-  if (name.ss_family != AF_UNIX) return true;  // who listens elsewhere than on loopback is refused before
-  if (getsockopt(client.get(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return false;
-  return peer.uid == 0 || peer.uid == geteuid();
-}
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::seconds kPatience{10};  // with who connects and says nothing
+constexpr std::size_t kMostGreeting = 256;
+
+// Who has connected and has not said yet what for.
+struct Greeting {
+  channel::Descriptor socket;
+  channel::Preamble preamble;
+  std::size_t received = 0;
+  Clock::time_point until;
+};
 
 // As systemd wants it of services with Type=notify.
 void tell_systemd(const char* state) {
@@ -47,6 +51,12 @@ void tell_systemd(const char* state) {
   (void)sendto(socket.get(), state, std::strlen(state), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
                length);
 }
+
+struct Worker {
+  pid_t process = 0;
+  std::uint64_t session = 0;  // 0: it waits for a client
+  channel::Descriptor control;
+};
 
 class Server {
  public:
@@ -67,19 +77,22 @@ class Server {
     tell_systemd("READY=1");
     while (!ending_) {
       std::vector<pollfd> ready;
-      for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
       ready.push_back({signals_.get(), POLLIN, 0});
-      if (poll(ready.data(), ready.size(), -1) < 0) continue;
-      if (ready.back().revents) handle_signals();
+      for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
+      for (const auto& greeting : greetings_) ready.push_back({greeting.socket.get(), POLLIN, 0});
+      if (poll(ready.data(), ready.size(), greetings_.empty() ? -1 : 1000) < 0) continue;
+      if (ready[0].revents) handle_signals();
+      std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
       for (std::size_t index = 0; index < listening_.size(); ++index) {
-        if (ready[index].revents) accept(listening_[index]);
+        if (ready[index + 1].revents) accept(listening_[index]);
       }
+      greet();
     }
     tell_systemd("STOPPING=1");
     for (const auto& address : options_.listen) {
       if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
     }
-    for (const pid_t worker : workers_) kill(worker, SIGTERM);
+    for (const Worker& worker : workers_) kill(worker.process, SIGTERM);
     return 0;
   }
 
@@ -109,29 +122,70 @@ class Server {
       log::error("serve", "a worker can't be started: {}", std::strerror(errno));
       return;
     }
-    workers_.push_back(child);
-    ready_ = std::move(mine);
+    workers_.push_back({child, 0, std::move(mine)});
   }
 
   void accept(const channel::Descriptor& listening) {
-    const channel::Descriptor client = channel::accept_from(listening);
+    channel::Descriptor client = channel::accept_from(listening);
     if (client.get() < 0) return;
-    if (!may_enter(client)) {
+    // Who listens elsewhere than here and on loopback is refused before.
+    if (channel::is_unix(client) && !channel::is_of_this_user(client)) {
       log::warn("serve", "a client of another user was refused");
       return;
     }
-    if (workers_.size() > kMostWorkers) {
-      log::warn("serve", "a client was refused: there are {} sessions already", kMostWorkers);
+    if (workers_.size() > kMostWorkers || greetings_.size() >= kMostGreeting) {
+      log::warn("serve", "a client was refused: there are {} sessions already", workers_.size() - 1);
       return;
     }
-    // A worker that has died since it was started is replaced once; its client would have to wait for ever.
+    greetings_.push_back({std::move(client), {}, 0, Clock::now() + kPatience});
+  }
+
+  void greet() {
+    for (Greeting& greeting : greetings_) {
+      auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
+      const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
+                                    sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
+      if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+      greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
+      if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
+      if (received > 0 && greeting.preamble.magic == channel::kMagic) {
+        greeting.preamble.purpose == channel::Preamble::Purpose::resume ? resume_session(greeting)
+                                                                        : start_session(greeting);
+      }
+      greeting.socket.reset();
+    }
+    std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
+  }
+
+  bool hand_over(const Greeting& greeting, const Worker& worker) const {
+    const int client = greeting.socket.get();
+    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count())};
+    return channel::pass(worker.control.get(), what, {&client, 1});
+  }
+
+  // A worker that has died since it was started is replaced once; its client would have to wait for ever.
+  void start_session(const Greeting& greeting) {
     for (int attempt = 0; attempt < 2; ++attempt) {
-      const bool passed = ready_.get() >= 0 && pass_socket(ready_.get(), client);
-      ready_.reset();
-      if (passed) break;
+      const auto ready =
+          std::find_if(workers_.begin(), workers_.end(), [](const auto& one) { return one.session == 0; });
+      if (ready != workers_.end()) {
+        (void)!getrandom(&ready->session, sizeof ready->session, 0);
+        if (hand_over(greeting, *ready)) break;
+      }
       start_worker();
     }
     start_worker();
+  }
+
+  void resume_session(const Greeting& greeting) const {
+    for (const Worker& worker : workers_) {
+      if (worker.session == greeting.preamble.session && worker.session != 0 && hand_over(greeting, worker)) return;
+    }
+    channel::Resume rest;
+    (void)!recv(greeting.socket.get(), &rest, sizeof rest,
+                MSG_DONTWAIT);  // unread, it would keep the answer from coming
+    const channel::Resumed unknown;
+    (void)!send(greeting.socket.get(), &unknown, sizeof unknown, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   void handle_signals() {
@@ -141,16 +195,16 @@ class Server {
     }
     int status = 0;
     for (pid_t worker = 0; (worker = waitpid(-1, &status, WNOHANG)) > 0;) {
-      std::erase(workers_, worker);
+      std::erase_if(workers_, [&](const Worker& one) { return one.process == worker; });
       if (WIFSIGNALED(status)) log::warn("serve", "worker {} was ended by signal {}", worker, WTERMSIG(status));
     }
   }
 
   const ServeOptions& options_;
   std::vector<channel::Descriptor> listening_;
+  std::vector<Greeting> greetings_;
   channel::Descriptor signals_;
-  channel::Descriptor ready_;  // the control socket of the worker that waits for a client
-  std::vector<pid_t> workers_;
+  std::vector<Worker> workers_;
   sigset_t before_{};
   bool ending_ = false;
 };

@@ -2,15 +2,17 @@
 // loaded, so that a new session waits for none of that.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
-#include "channel/stream.hpp"
+#include "channel/address.hpp"
 
 namespace grus::server {
 
 struct ServeOptions {
   std::vector<channel::Address> listen;
+  std::chrono::seconds grace{10};   // for clients that lost their connection
   std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
 };
 

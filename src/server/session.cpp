@@ -1,6 +1,5 @@
 #include "server/session.hpp"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kOwnSlots = 4096;         // of events that the session makes for itself
 constexpr std::size_t kLargestValue = 64 * 1024;  // of an argument; devices take 1 to 4 KiB
-constexpr int kPatience = 10;                     // seconds, for a greeting
+constexpr std::chrono::seconds kPatience{10};     // for a greeting
 constexpr std::size_t kCredit = std::size_t{256} << 20;
 // Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
 constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
@@ -42,8 +41,12 @@ std::vector<T> ended(std::vector<T> list) {
 
 }  // namespace
 
-Session::Session(channel::Stream stream, Executor& executor, int output)
-    : stream_{std::move(stream)}, input_{stream_}, executor_{executor}, output_{output} {}
+Session::Session(channel::Opened channel, Executor& executor, int output)
+    : stream_{std::move(channel.stream)},
+      memory_{std::move(channel.memory)},
+      input_{*stream_},
+      executor_{executor},
+      output_{output} {}
 
 // From a thread of its own, so that no kernel waits for room, and before every answer that says that commands are done.
 void Session::send_output() {
@@ -56,7 +59,7 @@ void Session::send_output() {
 std::string Session::run() {
   try {
     // Who connects and says nothing is not waited for.
-    set_patience(std::chrono::seconds{kPatience});
+    input_.set_patience(kPatience);
     Bytes body;
     bool greeted = false;
     for (;;) {
@@ -64,13 +67,13 @@ std::string Session::run() {
       input_.read_body(head, body);
       Reader reader{body};
       if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
-      if (!greeted) set_patience({});
+      if (!greeted) input_.set_patience({});
       greeted = true;
       handle(head, reader);
       reader.expect_end();
     }
   } catch (const std::exception& error) {
-    stream_.shut();
+    stream_->shut();
     return error.what();
   }
 }
@@ -82,9 +85,9 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
                     {const_cast<std::byte*>(bulk.data()), bulk.size()}};
   const std::lock_guard lock{out_mutex_};
   try {
-    stream_.send({parts, bulk.empty() ? 2U : 3U});
+    stream_->send({parts, bulk.empty() ? 2U : 3U});
   } catch (const channel::Lost&) {
-    stream_.shut();  // whoever reads from the client notices
+    stream_->shut();  // whoever reads from the client notices
   }
 }
 
@@ -140,9 +143,33 @@ void Session::free_own_slot(ObjectId id) {
   free_own_slots_.push_back(id.slot());
 }
 
-void Session::set_patience(std::chrono::seconds patience) const {
-  const timeval limit{patience.count(), 0};
-  setsockopt(stream_.descriptor(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+std::byte* Session::shared_at(std::uint64_t place, std::size_t size) const {
+  if (place == 0) return nullptr;
+  const std::uint64_t end = memory_ ? memory_->sizes().all() : 0;
+  if (!memory_ || place < memory_->sizes().rings || place > end || size > end - place)
+    throw BadMessage{"a place outside of the shared memory"};
+  return memory_->rings() + place;
+}
+
+// Transfers through the bulk area are fastest if the driver knows it.
+void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices) {
+  const auto shares = [&](ObjectId device) {
+    const auto fact = executor_.device_info(device, CL_DEVICE_HOST_UNIFIED_MEMORY);
+    return !fact || from_bytes<cl_bool>(*fact) == CL_TRUE;
+  };
+  if (!memory_ || std::any_of(devices.begin(), devices.end(), shares)) return;
+  NewBuffer region;
+  region.id = new_own_id();
+  region.context = context;
+  region.size = memory_->bulk().size();
+  region.host = memory_->bulk().data();
+  region.is_region = true;
+  if (region.id && executor_.create_buffer(region) == CL_SUCCESS) bulk_regions_[context.value()] = region.id;
+}
+
+void Session::Queue::is_done(std::uint64_t number) {
+  std::uint64_t known = done.load(std::memory_order_relaxed);
+  while (known < number && !done.compare_exchange_weak(known, number, std::memory_order_acq_rel)) continue;
 }
 
 void Session::handle(const Head& head, Reader& reader) {
@@ -155,21 +182,11 @@ void Session::handle(const Head& head, Reader& reader) {
 }
 
 void Session::hello(Number number, Reader& reader) {
-  const auto magic = reader.take<std::uint32_t>();
-  const auto protocol = reader.take<std::uint32_t>();
-  const auto version = reader.take<std::string>();
-  if (magic != channel::kMagic) throw BadMessage{"not a client of Grus"};
-  if (protocol != channel::kProtocol) {
-    answer(
-        number,
-        fmt::format("the server is Grus " GRUS_VERSION " (protocol {}) and the client {} (protocol {}): update the {}",
-                    channel::kProtocol, version, protocol, protocol < channel::kProtocol ? "client" : "server"));
-    throw BadMessage{"another protocol"};
-  }
+  (void)reader.take<std::string>();  // the client's version, for people
   Bytes body;
   wire::Writer writer{body};
   const auto platforms = executor_.platforms();
-  writer(std::string{}, kCredit, platforms.size());
+  writer(kCredit, platforms.size());
   for (std::uint32_t index = 0; index < platforms.size(); ++index) {
     writer(platforms[index], executor_.describe_driver(index));
     const auto devices = executor_.device_count(index);
@@ -178,7 +195,7 @@ void Session::hello(Number number, Reader& reader) {
     for (cl_uint device = 0; device < count; ++device) {
       const ObjectId id = new_own_id();  // a name for the time being
       executor_.name_device(index, device, id);
-      writer(std::size_t{kLastDeviceQuery - kFirstDeviceQuery});
+      writer(executor_.works_in_place(id), std::size_t{kLastDeviceQuery - kFirstDeviceQuery});
       for (cl_device_info query = kFirstDeviceQuery; query < kLastDeviceQuery; ++query) {
         auto fact = executor_.device_info(id, query);
         if (query == CL_DEVICE_EXECUTION_CAPABILITIES && fact)
@@ -206,7 +223,9 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       const auto count = executor_.device_count(platform);
       if (!count || index >= *count) throw BadMessage{"a device that isn't there"};
       create(ObjectType::device, id, CL_SUCCESS);
-      return executor_.name_device(platform, index, id);
+      executor_.name_device(platform, index, id);
+      if (executor_.works_in_place(id)) in_place_.insert(id.value());
+      return;
     }
     case Kind::count_sub_devices: {
       const auto parent = reader.take<ObjectId>();
@@ -253,7 +272,12 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         post([this, id, text = std::string{text}] { send(Kind::notice, 0, {}, id, text); });
       };
       const cl_int code = executor_.create_context(id, devices, platform, properties, notice);
-      if (code == CL_SUCCESS) create(ObjectType::context, id, code);
+      if (code == CL_SUCCESS) {
+        create(ObjectType::context, id, code);
+        register_bulk(id, devices);
+        contexts_in_place_[id.value()] = std::all_of(
+            devices.begin(), devices.end(), [&](ObjectId device) { return in_place_.contains(device.value()); });
+      }
       return answer(head.number, code);
     }
     case Kind::create_queue: {
@@ -264,7 +288,16 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       check(ObjectType::context, context);
       check(ObjectType::device, device);
       const cl_int code = executor_.create_queue(id, context, device, properties);
-      if (code == CL_SUCCESS) create(ObjectType::queue, id, code);
+      if (code == CL_SUCCESS) {
+        create(ObjectType::queue, id, code);
+        const auto queue = std::make_shared<Queue>();
+        for (std::size_t next = 0; next + 1 < properties.size(); next += 2) {
+          if (properties[next] != CL_QUEUE_PROPERTIES) continue;
+          queue->in_order = !(properties[next + 1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+          queue->is_profiled = (properties[next + 1] & CL_QUEUE_PROFILING_ENABLE) != 0;
+        }
+        queues_[id.value()] = queue;
+      }
       return answer(head.number, code);
     }
     case Kind::create_buffer: {
@@ -272,11 +305,22 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       reader(order);
       check(ObjectType::context, order.context);
       order.properties = ended(std::move(order.properties));
-      const Data initial = head.bulk != 0 ? receive_bulk(head.bulk, order.size) : nullptr;
-      order.initial = initial.get();
+      order.host = shared_at(reader.take<std::uint64_t>(), order.size);
+      if (order.is_region && !order.host) throw BadMessage{"memory for mappings that isn't shared"};
+      const bool in_place = contexts_in_place_[order.context.value()];
+      Data initial;
+      if (in_place && !order.host) {
+        order.host_memory = memory_from_heap(order.size);
+        order.host = order.host_memory->data();
+        if (head.bulk != 0) receive_bulk(head.bulk, order.size, order.host);
+      } else if (head.bulk != 0) {
+        initial = receive_bulk(head.bulk, order.size);
+        order.initial = initial.get();
+      }
       const cl_int code = executor_.create_buffer(order);
       create(ObjectType::memory, order.id, code);
       memories_[order.id.value()].size = order.size;
+      if (in_place) memories_[order.id.value()].host = static_cast<std::byte*>(order.host);
       ++memory_changes_;
       return answer(head.number, code);
     }
@@ -288,7 +332,9 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       cl_int code = check(ObjectType::memory, parent);
       if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
       create(ObjectType::memory, id, code);
-      memories_[id.value()].size = range.size;
+      Memory& memory = memories_[id.value()];
+      memory.size = range.size;
+      if (std::byte* const whole = memories_[parent.value()].host) memory.host = whole + range.offset;
       return;
     }
     case Kind::create_image: {
@@ -297,12 +343,14 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       check(ObjectType::context, order.context);
       if (order.from) check(ObjectType::memory, order.from);
       order.properties = ended(std::move(order.properties));
-      const Data initial = head.bulk != 0 ? receive_image(head.bulk, order.desc) : nullptr;
+      if (const auto place = reader.take<std::uint64_t>(); place != 0)
+        order.host = shared_at(place, most_bytes(order.desc));
+      const Data initial = head.bulk != 0 ? receive_image(head.bulk, most_bytes(order.desc)) : nullptr;
       order.initial = initial.get();
       const auto layout = executor_.create_image(order);
       if (layout) {
         create(ObjectType::memory, order.id, CL_SUCCESS);
-        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type};
+        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type, nullptr};
       }
       return answer(head.number, layout);
     }
@@ -332,13 +380,21 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto type = reader.take<ObjectType>();
       const auto id = reader.take<ObjectId>();
       if (type > ObjectType::event) throw BadMessage{"an object of no known type"};
+      if (const auto region = bulk_regions_.find(id.value());
+          type == ObjectType::context && region != bulk_regions_.end()) {
+        executor_.free(ObjectType::memory, region->second);
+        free_own_slot(region->second);
+        bulk_regions_.erase(region);
+      }
       if (check(type, id) == CL_SUCCESS) executor_.free(type, id);
       objects_[static_cast<std::size_t>(type)].erase(id.value());
       if (type == ObjectType::memory) {
         memories_.erase(id.value());
         ++memory_changes_;
       }
+      if (type == ObjectType::context) contexts_in_place_.erase(id.value());
       if (type == ObjectType::queue) {
+        queues_.erase(id.value());
         const std::lock_guard lock{errors_mutex_};
         queue_errors_.erase(id.value());
       }
@@ -478,8 +534,11 @@ void Session::handle_waits(const Head& head, Reader& reader) {
       const auto queue = reader.take<ObjectId>();
       if (queue.slot() >= kMaxSlots) throw BadMessage{"an id that can't be"};
       // A queue that the client has released may still have work, and the executor knows of it.
-      return aside(head, [this, number, queue] {
+      const auto known = queues_.find(queue.value());
+      const auto state = known == queues_.end() ? nullptr : known->second;
+      return aside(head, [this, number, queue, state, last = state ? state->last : 0] {
         cl_int code = executor_.finish(queue);
+        if (state) state->is_done(last);
         {
           const std::lock_guard lock{errors_mutex_};
           if (const auto failed = queue_errors_.find(queue.value()); failed != queue_errors_.end()) {

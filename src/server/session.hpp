@@ -2,15 +2,17 @@
 // A message that makes no sense ends the session; an error of OpenCL's is told to the client.
 #pragma once
 
-#include <chrono>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "channel/fields.hpp"
+#include "channel/handshake.hpp"
 #include "channel/input.hpp"
 #include "command/executor.hpp"
 #include "server/helpers.hpp"
@@ -20,7 +22,7 @@ namespace grus::server {
 class Session {
  public:
   // The descriptor gives what kernels print.
-  Session(channel::Stream stream, Executor& executor, int output);
+  Session(channel::Opened channel, Executor& executor, int output);
 
   // Until the client is gone, or misbehaves; says which.
   std::string run();
@@ -34,6 +36,17 @@ class Session {
     std::size_t size = 0;
     std::size_t element_size = 0;  // images
     cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
+    std::byte* host = nullptr;  // where its bytes are, if its device works on them there
+  };
+  // Commands are counted as they come; all up to `done` are known to be finished.
+  struct Queue {
+    bool in_order = true;
+    bool is_profiled = false;
+    std::uint64_t last = 0;  // of the thread that reads messages
+    std::atomic<std::uint64_t> done{0};
+
+    bool is_idle() const { return done.load(std::memory_order_acquire) == last; }
+    void is_done(std::uint64_t number);
   };
   struct Kernel {
     std::vector<Argument> arguments;
@@ -54,7 +67,8 @@ class Session {
   struct Transfer {
     Place place;
     Command command{};
-    std::size_t size = 0;  // packed
+    std::size_t size = 0;         // packed
+    std::byte* shared = nullptr;  // the client's side of it, if both can see that
     cl_int code = CL_SUCCESS;
   };
 
@@ -77,6 +91,14 @@ class Session {
   void read(const channel::Head& head, wire::Reader& reader);
   template <typename Command>
   void write(const channel::Head& head, wire::Reader& reader);
+  template <typename Command>
+  void write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done);
+  template <typename Map>
+  void map(wire::Reader& reader);
+  template <typename Command>
+  std::byte* place_in_object(const Transfer<Command>& transfer) const;
+  void mark_done(const Place& place);
+  void register_bulk(ObjectId context, std::span<const ObjectId> devices);
   void build(Number number, const BuildOrder& order, bool only_check);
   Place read_place(wire::Reader& reader);
   void note_result(const Place& place, cl_int code);
@@ -91,9 +113,12 @@ class Session {
   ObjectId new_own_id();
   void free_own_event(ObjectId event);
   void free_own_slot(ObjectId id);
-  void set_patience(std::chrono::seconds patience) const;  // for the next bytes; none: for ever
+  // What the client calls a place in the memory that both share.
+  std::byte* shared_at(std::uint64_t place, std::size_t size) const;
   Data receive_bulk(std::size_t size, std::size_t expected);
-  Data receive_image(std::size_t size, const cl_image_desc& desc);
+  void receive_bulk(std::size_t size, std::size_t expected, void* to);
+  Data receive_image(std::size_t size, std::size_t read_by_driver);
+  static std::size_t most_bytes(const cl_image_desc& desc);
 
   template <typename... Values>
   void answer(Number number, const Values&... values) {
@@ -110,7 +135,8 @@ class Session {
   void post(std::function<void()> job);  // for the thread that sends what vendors' threads have finished
   void aside(const channel::Head& head, std::function<void()> job);
 
-  const channel::Stream stream_;
+  const std::unique_ptr<channel::Stream> stream_;
+  const std::shared_ptr<channel::SharedMemory> memory_;  // null over a network
   channel::Input input_;
   Executor& executor_;
   const int output_;
@@ -120,8 +146,12 @@ class Session {
   std::unordered_map<std::uint64_t, cl_int> objects_[8];  // by type: ids, and what became of their creation
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint64_t, Kernel> kernels_;
-  std::uint64_t memory_changes_ = 1;                        // buffers made or freed so far
-  std::unordered_map<std::uint64_t, cl_int> queue_errors_;  // not told yet; guarded by errors_mutex_
+  std::unordered_map<std::uint64_t, std::shared_ptr<Queue>> queues_;
+  std::unordered_set<std::uint64_t> in_place_;  // devices
+  std::unordered_map<std::uint64_t, bool> contexts_in_place_;
+  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
+  std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
+  std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
 
   std::mutex own_mutex_;  // guards what follows

@@ -33,6 +33,7 @@ Session::Place Session::read_place(Reader& reader) {
 
 // An error of a command that nobody waits for is kept: its event has it, and the next to wait for its queue.
 void Session::note_result(const Place& place, cl_int code) {
+  ++queues_[place.queue.value()]->last;
   if (place.event) create(ObjectType::event, place.event, code);
   if (code == CL_SUCCESS) return;
   const std::lock_guard lock{errors_mutex_};
@@ -57,6 +58,8 @@ void Session::handle_command_from(const Head& head, Reader& reader) {
     if (head.kind != channel::kind_of<Command>()) return handle_command_from<kIndex + 1>(head, reader);
     if constexpr (std::is_same_v<Command, command::Launch>) {
       launch(head, reader);
+    } else if constexpr (requires(Command command) { command.pointer; }) {
+      map<Command>(reader);
     } else if constexpr (requires(Command command) { command.to = static_cast<void*>(nullptr); }) {
       read<Command>(head, reader);
     } else if constexpr (requires(Command command) { command.from = static_cast<const void*>(nullptr); }) {
@@ -179,7 +182,21 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   const Memory& memory = memories_[transfer.command.memory.value()];
   transfer.size = packed_size(transfer.command, memory);
   if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};
+  transfer.shared = shared_at(reader.take<std::uint64_t>(), transfer.size);
   return transfer;
+}
+
+// Of an object that lives in shared memory. The client waits for it, if it does, with a message of its own.
+template <typename Map>
+void Session::map(Reader& reader) {
+  const Place place = read_place(reader);
+  Map map;
+  reader(map);
+  map.pointer = shared_at(reader.take<std::uint64_t>(), 1);
+  cl_int code = check_memories(map);
+  if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS) code = executor_.submit(map, {place.queue, place.waits, place.event, Blocking::no});
+  note_result(place, code);
 }
 
 template <typename Command>
@@ -195,7 +212,17 @@ void Session::read(const Head& head, Reader& reader) {
     answer(number, code);
   };
   if (code != CL_SUCCESS) return fail();
-  if (place.blocking == Blocking::yes && head.crowd == channel::Crowd::no) {
+  const bool is_waited_for = place.blocking == Blocking::yes && head.crowd == channel::Crowd::no;
+  Queue& queue = *queues_[place.queue.value()];
+  if (std::byte* const from = is_waited_for && queue.in_order ? place_in_object(transfer) : nullptr) {
+    code = executor_.finish(place.queue);
+    if (code != CL_SUCCESS) return fail();
+    queue.is_done(queue.last);
+    mark_done(place);
+    send_output();
+    return send(Kind::answer, number, {from, size}, code);
+  }
+  if (is_waited_for && !transfer.shared) {
     if (size > scratch_size_) {
       scratch_ = Data{new std::byte[size]};
       scratch_size_ = size;
@@ -207,15 +234,15 @@ void Session::read(const Head& head, Reader& reader) {
     send_output();
     return send(Kind::answer, number, {scratch_.get(), size}, code);
   }
-  const Data data{new std::byte[size]};
-  command.to = data.get();
+  const Data data{transfer.shared ? nullptr : new std::byte[size]};
+  command.to = transfer.shared ? transfer.shared : data.get();
   const ObjectId own = place.event ? ObjectId{} : new_own_id();
   const ObjectId event = own ? own : place.event;
   const auto done = [this, number, data, size, own](cl_int status) {
     post([this, number, data, size, own, status] {
       if (own) free_own_event(own);
       send_output();
-      send(Kind::answer, number, {data.get(), status == CL_COMPLETE ? size : 0}, status);
+      send(Kind::answer, number, {data.get(), data && status == CL_COMPLETE ? size : 0}, status);
     });
   };
   code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
@@ -228,6 +255,11 @@ void Session::read(const Head& head, Reader& reader) {
   executor_.flush(place.queue);
 }
 
+void Session::receive_bulk(std::size_t size, std::size_t expected, void* to) {
+  if (size != expected) throw BadMessage{"more or less data than the message says"};
+  input_.read(to, size);
+}
+
 Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
   if (size != expected) throw BadMessage{"more or less data than the message says"};
   Data data{new std::byte[size]};
@@ -235,15 +267,45 @@ Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
   return data;
 }
 
-// However little the client sends, the driver reads what the description says; no element has more than 16 bytes.
-Session::Data Session::receive_image(std::size_t size, const cl_image_desc& desc) {
+// Where in an object that is worked on in place the transfer begins; null if it must be left to the driver.
+template <typename Command>
+std::byte* Session::place_in_object(const Transfer<Command>& transfer) const {
+  if constexpr (requires { transfer.command.range; }) {
+    const Place& place = transfer.place;
+    const auto memory = memories_.find(transfer.command.memory.value());
+    const Queue& queue = *queues_.at(place.queue.value());
+    const bool may = transfer.code == CL_SUCCESS && !transfer.shared && memory->second.host && place.waits.empty() &&
+                     !(place.event && queue.is_profiled);
+    const Range& range = transfer.command.range;
+    if (range.offset > memory->second.size - range.size) throw BadMessage{"a range beyond its object"};
+    return may ? memory->second.host + range.offset : nullptr;
+  } else {
+    return nullptr;
+  }
+}
+
+// A command that was carried out here: its event is there, and the queue has nothing more to do than before.
+void Session::mark_done(const Place& place) {
+  if (!place.event) return;
+  Queue& queue = *queues_[place.queue.value()];
+  const bool was_idle = queue.is_idle();
+  note_result(place, executor_.submit(command::Marker{}, {place.queue, {}, place.event, Blocking::no}));
+  if (was_idle) queue.is_done(queue.last);
+}
+
+// That a driver may read from memory for such an image; no element has more than 16 bytes.
+std::size_t Session::most_bytes(const cl_image_desc& desc) {
   constexpr std::size_t kLargestElement = 16;
   const std::size_t row = std::max(desc.image_row_pitch, product({desc.image_width, kLargestElement}));
   const std::size_t slice =
       std::max(desc.image_slice_pitch, product({row, std::max<std::size_t>(desc.image_height, 1)}));
-  const std::size_t needed = product({slice, std::max<std::size_t>({desc.image_depth, desc.image_array_size, 1})});
-  if (size > needed || needed > kLargestImage) throw BadMessage{"an image of no sensible size"};
-  Data data{static_cast<std::byte*>(std::calloc(needed, 1)), std::free};
+  return product({slice, std::max<std::size_t>({desc.image_depth, desc.image_array_size, 1})});
+}
+
+// However little the client sends.
+Session::Data Session::receive_image(std::size_t size, std::size_t read_by_driver) {
+  if (size > read_by_driver || read_by_driver > kLargestImage) throw BadMessage{"an image of no sensible size"};
+  Data data{static_cast<std::byte*>(std::calloc(read_by_driver, 1)), std::free};
   if (!data) throw std::bad_alloc{};
   input_.read(data.get(), size);
   return data;
@@ -251,39 +313,52 @@ Session::Data Session::receive_image(std::size_t size, const cl_image_desc& desc
 
 template <typename Command>
 void Session::write(const Head& head, Reader& reader) {
-  auto transfer = read_transfer<Command>(reader);
-  const Place& place = transfer.place;
-  Command& command = transfer.command;
+  const auto transfer = read_transfer<Command>(reader);
   const std::size_t size = transfer.size;
-  cl_int code = transfer.code;
+  if (transfer.shared) {
+    const auto taken = [this, number = head.number] { post([this, number] { answer(number); }); };
+    return write_from(transfer, transfer.shared, taken);
+  }
+  if (std::byte* const to = queues_[transfer.place.queue.value()]->is_idle() ? place_in_object(transfer) : nullptr) {
+    receive_bulk(head.bulk, size, to);
+    return mark_done(transfer.place);
+  }
   {
     std::unique_lock lock{own_mutex_};
     staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
     staged_ += size;
   }
   const Data data = receive_bulk(head.bulk, size);
-  command.from = data.get();
-  const auto done = [this, data, size] {
+  write_from(transfer, data.get(), [this, data, size] {
     const std::lock_guard lock{own_mutex_};
     staged_ -= size;
     staged_less_.notify_one();
-  };
-  if (code != CL_SUCCESS) {
+  });
+}
+
+// done() is called when the data isn't needed any more.
+template <typename Command>
+void Session::write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done) {
+  const Place& place = transfer.place;
+  if (transfer.code != CL_SUCCESS) {
     done();
-    return note_result(place, code);
+    return note_result(place, transfer.code);
   }
+  Command command = transfer.command;
+  command.from = from;
   const ObjectId own = place.event ? ObjectId{} : new_own_id();
   const ObjectId event = own ? own : place.event;
-  code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
+  const cl_int code =
+      executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
   note_result(place, code);
-  const auto taken = [this, done, own](cl_int) {
+  const auto taken = [this, done = std::move(done), own](cl_int) {
     done();
     if (own) post([this, own] { free_own_event(own); });
   };
   if (code != CL_SUCCESS || !event || executor_.when_event(event, CL_COMPLETE, taken) != CL_SUCCESS) {
     if (code == CL_SUCCESS && event) executor_.finish(place.queue);
     taken(CL_COMPLETE);
-  } else if (size >= kFlushFrom) {
+  } else if (transfer.size >= kFlushFrom) {
     executor_.flush(place.queue);
   }
 }

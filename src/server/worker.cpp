@@ -9,9 +9,11 @@
 #include <cstdio>
 
 #include "base/log.hpp"
+#include "base/reserved_array.hpp"
 #include "base/thread.hpp"
+#include "channel/pass.hpp"
 #include "executor/local.hpp"
-#include "server/pass_socket.hpp"
+#include "server/handover.hpp"
 #include "server/session.hpp"
 
 namespace grus::server {
@@ -28,6 +30,11 @@ int capture_output() {
   return ends[0];
 }
 
+// Address space; pages are only taken when they are used.
+std::size_t arena_size() {
+  return 2 * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 }  // namespace
 
 int run_worker(int control) {
@@ -38,15 +45,34 @@ int run_worker(int control) {
   const int output = capture_output();
   // Never destroyed: the process ends instead, which gives everything back at once.
   auto* const executor = new LocalExecutor;
-  for (std::uint32_t platform = 0; platform < executor->platforms().size(); ++platform)
-    (void)executor->device_count(platform);
-  channel::Descriptor client = receive_socket(control);
-  close(control);
-  if (client.get() < 0) return 0;  // the server is gone
-  auto* const session = new Session{channel::Stream{std::move(client)}, *executor, output};
+  for (std::uint32_t platform = 0; platform < executor->platforms().size(); ++platform) {
+    const auto count = executor->device_count(platform);
+    for (cl_uint device = 0; count && device < *count; ++device) {
+      const ObjectId id{1, kMaxSlots - 1};  // a name for the time being
+      executor->name_device(platform, device, id);
+      (void)executor->works_in_place(id);
+    }
+  }
+  auto client = channel::receive_passed<Handover>(control);
+  if (!client) return 0;  // the server is gone
+  const Handover& what = client->what;
+  auto* const resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
+  Session* session = nullptr;
+  try {
+    auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(), what.session,
+                                          *resumptions);
+    session = new Session{std::move(opened), *executor, output};
+  } catch (const channel::Lost& lost) {
+    log::info("worker", "{}: {}", getpid(), lost.what());
+    return 0;
+  }
   start_thread("grus-output", [=] {
     pollfd ready{output, POLLIN, 0};
     while (poll(&ready, 1, -1) > 0) session->send_output();
+  }).detach();
+  start_thread("grus-control", [=] {
+    while (auto again = channel::receive_passed<Handover>(control))
+      resumptions->offer(std::move(again->descriptors[0]));
   }).detach();
   const std::string why = session->run();
   log::info("worker", "{}: {}", getpid(), why);

@@ -1,8 +1,8 @@
 // What is written to the wire comes back the same, and what was cut off or made up is noticed.
 #include <gtest/gtest.h>
 
+#include "channel/address.hpp"
 #include "channel/fields.hpp"
-#include "channel/stream.hpp"
 
 namespace grus {
 namespace {

@@ -36,6 +36,7 @@ class Settings:
     fast: bool = False
     native_only: bool = False
     allow_missing: bool = False
+    through: str = ""  # unix or tcp: Grus's devices are behind a server
 
 
 def check(case, vendor, tools, folder, settings) -> Verdict:
@@ -49,7 +50,8 @@ def check(case, vendor, tools, folder, settings) -> Verdict:
         tools.add(case)
 
         def place(mode, native=None):
-            return Place(case, mode, vendor, icd_file, here / mode, tools, fast=settings.fast, native=native)
+            return Place(case, mode, vendor, icd_file, here / mode, tools, fast=settings.fast, native=native,
+                         through=settings.through)
 
         return _run_both(case, verdict, place, settings)
     except Missing as missing:
@@ -85,6 +87,7 @@ def _run_both(case, verdict, make_place, settings) -> Verdict:
         return verdict.failed(f"fails through Grus ({failure})")
     finally:
         verdict.grus_s = grus.wall
+        grus.close()
     if differences:
         return verdict.failed(f"{len(differences)} difference{'s' * (len(differences) > 1)}", differences)
     return verdict

@@ -11,6 +11,8 @@ import threading
 import time
 from dataclasses import dataclass
 
+from serving import Server
+
 from .case import Failed
 
 # What a build of Grus with sanitizers or a developer's debugging needs to see.
@@ -61,13 +63,14 @@ class Output:
 
 
 class Place:
-    def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None):
+    def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None, through=None):
         self.mode, self.vendor, self.icd_file, self.folder, self.tools = mode, vendor, icd_file, folder, tools
         self.present_as_gpu, self.timing, self.fast = case.present_as_gpu, timing, fast
         self.native = native  # where the same case ran natively, for cases that hand something over
         self.calls = collections.Counter()
         self.wall = self.cpu = 0.0
         self._runs = 0
+        self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
         for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
             (folder / name).mkdir(parents=True)
         (folder / "run").chmod(0o700)
@@ -110,8 +113,20 @@ class Place:
             _require_all_seen(calls, report_file)
         return outcome
 
+    def close(self) -> None:
+        if self._server:
+            self._server.__exit__()
+
+    def _devices(self) -> list:
+        if not self._through:
+            return ["--vendors", str(self.icd_file)]
+        if not self._server:
+            environment = self._environment("") | {"LAYER_CALLS_FILE": ""}
+            self._server = Server(self.tools.grus[0], self._through, self.icd_file, environment).__enter__()
+        return ["--gpu", self._server.address]
+
     def _grus_prefix(self, report_file) -> list:
-        options = ["--vendors", str(self.icd_file)]
+        options = self._devices()
         if not self.timing:
             options += ["--report", str(report_file)]
         if self.present_as_gpu:

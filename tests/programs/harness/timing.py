@@ -53,24 +53,27 @@ def ratio_interval(above, *below) -> Interval:
     return Interval(*ratios.interval([[ratios.log_ratio(*values)] for values in zip(above, *below)]))
 
 
-def measure(case, vendor, tools, folder, repeats) -> Times:
+def measure(case, vendor, tools, folder, repeats, through) -> Times:
     times = Times(case.name, vendor.name)
     if vendor.name in case.slow or vendor.name not in case.targets:
         times.why = f"not tried: {case.slow.get(vendor.name, 'fails natively')}"
         return times
     here = folder / f"{case.name}-{vendor.name}"
     here.mkdir()
+    places = {}
     try:
         icd_file = vendor.icd_file(here)
         tools.add(case)
         places = {
-            label: Place(case, mode, vendor, icd_file, here / label, tools, timing=True)
+            label: Place(case, mode, vendor, icd_file, here / label, tools, timing=True, through=through)
             for label, mode in (("native", "native"), ("grus", "grus"), ("again", "native"))
         }
         _interleave(case, places, repeats, times)
     except (Failed, Missing) as reason:
         times.why = str(reason)
     finally:
+        for place in places.values():
+            place.close()
         shutil.rmtree(here)
     return times
 

@@ -1,0 +1,40 @@
+"""A `grus serve` on this host for as long as something runs."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+
+
+class Server:
+    def __init__(self, grus, kind, vendors=None, environment=None, options=()):
+        self.grus, self.kind, self.vendors, self.options = grus, kind, vendors, options
+        self.environment = {name: value for name, value in (os.environ if environment is None else environment).items()
+                            if name != "GRUS_GPU"}
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="grus-serve-")
+        address = f"unix:{self.folder.name}/socket" if self.kind == "unix" else "tcp:127.0.0.1:0"
+        command = [str(self.grus), "serve", "--listen", address, *self.options]
+        if self.vendors:
+            command += ["--vendors", str(self.vendors)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
+        self.address = self.process.stdout.readline().removeprefix("listening at ").strip()
+        if not self.address:
+            raise RuntimeError(f"{' '.join(command)}: it didn't start")
+        return self
+
+    def workers(self):
+        """Its processes: those of clients, and one that is ready."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        return [int(pid) for pid in children.read_text().split()]
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            self.process.stdout.close()
+            self.folder.cleanup()

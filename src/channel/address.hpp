@@ -1,0 +1,36 @@
+// Where servers are, and how sockets get there.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "channel/descriptor.hpp"
+
+namespace grus::channel {
+
+// "unix:PATH", or "tcp:HOST:PORT".
+struct Address {
+  enum class Kind { unix_socket, tcp };
+  Kind kind = Kind::unix_socket;
+  std::string path;  // or the host
+  std::string port;
+
+  static Address parse(const std::string& text);  // throws std::invalid_argument, saying what is wrong with it
+  std::string text() const;
+};
+
+// Where `grus serve` listens unless told: in the user's runtime folder.
+Address default_address();
+
+// Without a limit it takes as long as the system thinks it may. Throws Lost.
+Descriptor connect_to(const Address& address, std::optional<std::chrono::milliseconds> limit = {});
+Descriptor listen_at(const Address& address);                   // throws Lost
+Address bound_at(const Descriptor& listening, Address wanted);  // with the port that the system chose for 0
+Descriptor accept_from(const Descriptor& listening);
+
+bool is_unix(const Descriptor& socket);
+// Whether the other end of a Unix socket is a process of this user's, or of root's.
+bool is_of_this_user(const Descriptor& socket);
+
+}  // namespace grus::channel

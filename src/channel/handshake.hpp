@@ -1,0 +1,93 @@
+// What is said before there are messages: who comes, with which versions, and what for. These two never change, so that
+// all versions understand them.
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+
+#include "channel/address.hpp"
+#include "channel/lasting.hpp"
+#include "channel/shared_memory.hpp"
+#include "channel/stream.hpp"
+
+namespace grus::channel {
+
+// Changes with what messages mean. A side that also understands an older one says so.
+inline constexpr std::uint16_t kProtocol = 1;
+inline constexpr std::uint16_t kOldestProtocol = 1;
+inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
+
+struct Preamble {
+  enum class Purpose : std::uint32_t { session, resume };
+  std::uint32_t magic = kMagic;
+  std::uint16_t newest = kProtocol;
+  std::uint16_t oldest = kOldestProtocol;
+  Purpose purpose = Purpose::session;
+  std::uint32_t reserved = 0;
+  std::uint64_t session = 0;  // to go on with
+};
+static_assert(sizeof(Preamble) == 24);
+
+struct Welcome {
+  std::uint32_t magic = kMagic;
+  std::uint16_t newest = kProtocol;
+  std::uint16_t oldest = kOldestProtocol;
+  std::uint32_t protocol = 0;    // the one that both use; 0: there is none
+  std::uint32_t has_memory = 0;  // shared, whose descriptor comes along with those that wake
+  SharedSizes memory;
+  std::uint64_t session = 0;  // by which a client that lost its connection is known
+  std::array<std::uint64_t, 2> key{};
+  std::uint32_t grace = 0;  // seconds for which it is waited for
+  std::uint32_t reserved = 0;
+};
+static_assert(sizeof(Welcome) == 72);
+
+// What follows a preamble that is to go on with a session, and its answer.
+struct Resume {
+  std::array<std::uint64_t, 2> key{};
+  std::uint64_t received = 0;
+};
+struct Resumed {
+  std::uint64_t is_known = 0;
+  std::uint64_t received = 0;
+};
+
+// The newest protocol that both sides understand; 0 if there is none.
+std::uint16_t common_protocol(const Preamble& preamble);
+
+// A channel that messages can go through.
+struct Opened {
+  std::unique_ptr<Stream> stream;
+  std::shared_ptr<SharedMemory> memory;  // null over a network
+};
+
+// The client's end. Throws Lost.
+Opened open_channel(const Address& address);
+Opened open_channel(Descriptor socket, const Address& address);
+
+// The server's end. Over a network a session goes on with another connection, if one is offered.
+class Resumptions {
+ public:
+  explicit Resumptions(std::chrono::seconds grace) : grace_{grace} {}
+  // A socket of somebody who says that the session is theirs.
+  void offer(Descriptor socket);
+
+ private:
+  friend Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
+                               Resumptions& resumptions);
+  LastingStream::Connected take(std::uint64_t received, const Lost& why);
+
+  const std::chrono::seconds grace_;
+  std::array<std::uint64_t, 2> key_{};
+  LastingStream* stream_ = nullptr;
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  Descriptor offered_;
+  std::uint64_t received_ = 0;  // by who offered it
+};
+Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
+                      Resumptions& resumptions);
+
+}  // namespace grus::channel

@@ -1,0 +1,14 @@
+// What a worker is told with a client's socket.
+#pragma once
+
+#include "channel/handshake.hpp"
+
+namespace grus::server {
+
+struct Handover {
+  channel::Preamble preamble;
+  std::uint64_t session = 0;
+  std::uint64_t grace = 0;  // seconds
+};
+
+}  // namespace grus::server
