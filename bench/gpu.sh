@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, what calls cost there through
-# Grus, and the workloads.
+# Grus and through a server, and the workloads.
 # Needs no network and installs nothing.
 set -u
 
@@ -12,7 +12,7 @@ usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--plat
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
-  --only PART      tests, overhead or workloads; default all three
+  --only PART      tests, overhead, served or workloads; default all
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -38,7 +38,10 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-case $only in '' | tests | overhead | workloads) ;; *) echo "gpu.sh: --only takes tests, overhead or workloads" >&2; exit 2 ;; esac
+case $only in
+  '' | tests | overhead | served | workloads) ;;
+  *) echo "gpu.sh: --only takes tests, overhead, served or workloads" >&2; exit 2 ;;
+esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
@@ -153,8 +156,12 @@ if [ $native_only = yes ]; then
   measure overhead $(($(left) / 60)) bench/overhead_run.py --native-only --json "$out/overhead-$name.json"
 else
   if wanted overhead; then
-    share=$([ -n "$only" ] && echo 60 || echo 120)
+    share=$([ -n "$only" ] && echo 60 || echo 180)
     measure overhead $(($(left) / share)) bench/overhead_run.py --json "$out/overhead-$name.json"
+  fi
+  if wanted served; then
+    share=$([ -n "$only" ] && echo 60 || echo 120)
+    measure served $(($(left) / share)) bench/overhead_run.py --mode grus --mode unix --mode tcp --json "$out/served-$name.json"
   fi
   if wanted workloads; then
     measure workloads $(($(left) / 60)) bench/run --json "$out/workloads-$name.json"
