@@ -146,7 +146,7 @@ cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const P
       if (!slot) return kLost;
       ask_for(part, HostBlock::of(to.start + done, part.range.size), slot,
               {placement.queue, done == 0 ? placement.waits : std::span<const ObjectId>{},
-               is_last ? placement.event : ObjectId{}, placement.blocking},
+               is_last ? placement.event : ObjectId{}, is_last && done == 0 ? placement.blocking : Blocking::no},
               answer);
     }
   } else {

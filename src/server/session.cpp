@@ -157,12 +157,13 @@ void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices)
     const auto fact = executor_.device_info(device, CL_DEVICE_HOST_UNIFIED_MEMORY);
     return !fact || from_bytes<cl_bool>(*fact) == CL_TRUE;
   };
-  if (!memory_ || std::any_of(devices.begin(), devices.end(), shares)) return;
+  if (std::any_of(devices.begin(), devices.end(), shares)) return;
+  if (!memory_ && !own_bulk_) own_bulk_ = memory_in_pages(kPart * kParts);
   NewBuffer region;
   region.id = new_own_id();
   region.context = context;
-  region.size = memory_->bulk().size();
-  region.host = memory_->bulk().data();
+  region.size = memory_ ? memory_->bulk().size() : own_bulk_->size();
+  region.host = memory_ ? memory_->bulk().data() : own_bulk_->data();
   region.is_region = true;
   if (region.id && executor_.create_buffer(region) == CL_SUCCESS) bulk_regions_[context.value()] = region.id;
 }
@@ -312,7 +313,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       if (in_place && !order.host) {
         order.host_memory = memory_from_heap(order.size);
         order.host = order.host_memory->data();
-        if (head.bulk != 0) receive_bulk(head.bulk, order.size, order.host);
+        if (head.bulk != 0 && head.bulk != order.size) throw BadMessage{"more or less data than the message says"};
+        if (head.bulk != 0) input_.read(order.host, order.size);
       } else if (head.bulk != 0) {
         initial = receive_bulk(head.bulk, order.size);
         order.initial = initial.get();
@@ -380,13 +382,15 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto type = reader.take<ObjectType>();
       const auto id = reader.take<ObjectId>();
       if (type > ObjectType::event) throw BadMessage{"an object of no known type"};
+      const bool is_there = check(type, id) == CL_SUCCESS;
       if (const auto region = bulk_regions_.find(id.value());
           type == ObjectType::context && region != bulk_regions_.end()) {
         executor_.free(ObjectType::memory, region->second);
         free_own_slot(region->second);
         bulk_regions_.erase(region);
       }
-      if (check(type, id) == CL_SUCCESS) executor_.free(type, id);
+      if (type == ObjectType::queue) free_queue(id);
+      if (is_there) executor_.free(type, id);
       objects_[static_cast<std::size_t>(type)].erase(id.value());
       if (type == ObjectType::memory) {
         memories_.erase(id.value());
@@ -394,7 +398,6 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       }
       if (type == ObjectType::context) contexts_in_place_.erase(id.value());
       if (type == ObjectType::queue) {
-        queues_.erase(id.value());
         const std::lock_guard lock{errors_mutex_};
         queue_errors_.erase(id.value());
       }

@@ -2,6 +2,7 @@
 // A message that makes no sense ends the session; an error of OpenCL's is told to the client.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <functional>
@@ -44,6 +45,9 @@ class Session {
     bool is_profiled = false;
     std::uint64_t last = 0;  // of the thread that reads messages
     std::atomic<std::uint64_t> done{0};
+    std::shared_ptr<std::vector<Data>> small = std::make_shared<std::vector<Data>>();  // of writes, kept for the device
+    std::size_t small_bytes = 0;
+    Helpers waiter{1};  // in order, for commands that only the session waits for
 
     bool is_idle() const { return done.load(std::memory_order_acquire) == last; }
     void is_done(std::uint64_t number);
@@ -92,12 +96,21 @@ class Session {
   template <typename Command>
   void write(const channel::Head& head, wire::Reader& reader);
   template <typename Command>
-  void write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done);
+  void write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done, bool tell);
+  void when_done(ObjectId queue, ObjectId event, ObjectId own, std::function<void(cl_int)> call);
+  template <typename Command>
+  bool goes_in_parts(const Transfer<Command>& transfer) const;
+  std::byte* next_part();
+  ObjectId new_part_event();
+  void write_in_parts(const Transfer<command::Write>& transfer);
+  void read_in_parts(Number number, const Transfer<command::Read>& transfer);
   template <typename Map>
   void map(wire::Reader& reader);
   template <typename Command>
   std::byte* place_in_object(const Transfer<Command>& transfer) const;
   void mark_done(const Place& place);
+  void give_back(std::size_t staged);
+  void free_queue(ObjectId id);
   void register_bulk(ObjectId context, std::span<const ObjectId> devices);
   void build(Number number, const BuildOrder& order, bool only_check);
   Place read_place(wire::Reader& reader);
@@ -116,7 +129,6 @@ class Session {
   // What the client calls a place in the memory that both share.
   std::byte* shared_at(std::uint64_t place, std::size_t size) const;
   Data receive_bulk(std::size_t size, std::size_t expected);
-  void receive_bulk(std::size_t size, std::size_t expected, void* to);
   Data receive_image(std::size_t size, std::size_t read_by_driver);
   static std::size_t most_bytes(const cl_image_desc& desc);
 
@@ -160,6 +172,12 @@ class Session {
   std::vector<std::uint32_t> free_own_slots_;
   std::uint32_t own_slots_ = 0;
   std::uint64_t own_generation_ = 1;
+
+  static constexpr std::size_t kPart = std::size_t{4} << 20;
+  static constexpr std::size_t kParts = 4;
+  std::shared_ptr<HostMemory> own_bulk_;  // over a network, for devices with memory of their own: in parts
+  std::array<ObjectId, kParts> part_events_;
+  std::size_t part_ = 0;
 
   Data scratch_;  // of blocking reads
   std::size_t scratch_size_ = 0;

@@ -18,6 +18,9 @@ namespace {
 constexpr std::size_t kMostStaged = std::size_t{256} << 20;  // bytes of writes that wait for the device
 constexpr std::size_t kLargestImage = std::size_t{16} << 30;
 constexpr std::size_t kFlushFrom = 64 * 1024;  // larger writes are begun at once
+constexpr std::size_t kSmall = 32 * 1024;
+constexpr std::size_t kManySmall = std::size_t{1} << 20;
+constexpr std::size_t kMostSmall = 64;
 
 }  // namespace
 
@@ -222,42 +225,131 @@ void Session::read(const Head& head, Reader& reader) {
     send_output();
     return send(Kind::answer, number, {from, size}, code);
   }
-  if (is_waited_for && !transfer.shared) {
-    if (size > scratch_size_) {
+  if constexpr (std::is_same_v<Command, command::Read>) {
+    if (is_waited_for && goes_in_parts(transfer)) return read_in_parts(number, transfer);
+  }
+  if (is_waited_for) {
+    if (!transfer.shared && size > scratch_size_) {
       scratch_ = Data{new std::byte[size]};
       scratch_size_ = size;
     }
-    command.to = scratch_.get();
+    command.to = transfer.shared ? transfer.shared : scratch_.get();
     code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::yes});
     if (code != CL_SUCCESS) return fail();
     note_result(place, code);
+    if (queue.in_order) queue.is_done(queue.last);
     send_output();
-    return send(Kind::answer, number, {scratch_.get(), size}, code);
+    return send(Kind::answer, number, {scratch_.get(), transfer.shared ? 0 : size}, code);
   }
   const Data data{transfer.shared ? nullptr : new std::byte[size]};
   command.to = transfer.shared ? transfer.shared : data.get();
   const ObjectId own = place.event ? ObjectId{} : new_own_id();
   const ObjectId event = own ? own : place.event;
-  const auto done = [this, number, data, size, own](cl_int status) {
-    post([this, number, data, size, own, status] {
-      if (own) free_own_event(own);
-      send_output();
-      send(Kind::answer, number, {data.get(), data && status == CL_COMPLETE ? size : 0}, status);
-    });
-  };
   code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
   if (code != CL_SUCCESS) return fail();
   note_result(place, code);
-  if (!event || executor_.when_event(event, CL_COMPLETE, done) != CL_SUCCESS) {
-    if (event) executor_.finish(place.queue);
-    done(CL_COMPLETE);
-  }
+  when_done(place.queue, event, own, [this, number, data, size](cl_int status) {
+    send_output();
+    send(Kind::answer, number, {data.get(), data && status == CL_COMPLETE ? size : 0}, status);
+  });
   executor_.flush(place.queue);
 }
 
-void Session::receive_bulk(std::size_t size, std::size_t expected, void* to) {
-  if (size != expected) throw BadMessage{"more or less data than the message says"};
-  input_.read(to, size);
+// Calls, on a thread of the session's, when a command is done whose event is the client's or the session's own. Drivers
+// may take milliseconds to call back; what only the session knows of can be waited for instead.
+void Session::when_done(ObjectId queue, ObjectId event, ObjectId own, std::function<void(cl_int)> call) {
+  if (own) {
+    return queues_[queue.value()]->waiter.run([this, own, call = std::move(call)] {
+      const cl_int code = executor_.wait({&own, 1});
+      free_own_event(own);
+      call(code == CL_SUCCESS ? CL_COMPLETE : code);
+    });
+  }
+  const auto done = [this, call](cl_int status) { post([call, status] { call(status); }); };
+  if (event && executor_.when_event(event, CL_COMPLETE, done) == CL_SUCCESS) return;
+  if (event) executor_.finish(queue);
+  call(CL_COMPLETE);
+}
+
+// What comes over a network for a device with memory of its own goes through memory that its driver knows, one part
+// after the other.
+template <typename Command>
+bool Session::goes_in_parts(const Transfer<Command>& transfer) const {
+  const Queue& queue = *queues_.at(transfer.place.queue.value());
+  return own_bulk_ && !transfer.shared && transfer.code == CL_SUCCESS && transfer.size > kPart && queue.in_order &&
+         !(transfer.place.event && queue.is_profiled);
+}
+
+// The next part's memory, once the device is done with what was there.
+std::byte* Session::next_part() {
+  const std::size_t index = part_++ % kParts;
+  if (ObjectId& busy = part_events_[index]; busy) {
+    executor_.wait({&busy, 1});
+    free_own_event(busy);
+    busy = {};
+  }
+  return own_bulk_->data() + index * kPart;
+}
+
+// The event of the part that next_part() gave last.
+ObjectId Session::new_part_event() { return part_events_[(part_ - 1) % kParts] = new_own_id(); }
+
+void Session::write_in_parts(const Transfer<command::Write>& transfer) {
+  const Place& place = transfer.place;
+  command::Write part = transfer.command;
+  cl_int code = CL_SUCCESS;
+  for (std::size_t done = 0; done < transfer.size; done += part.range.size) {
+    part.range = {transfer.command.range.offset + done, std::min(kPart, transfer.size - done)};
+    std::byte* const memory = next_part();
+    input_.read(memory, part.range.size);
+    part.from = memory;
+    if (code != CL_SUCCESS) continue;
+    const ObjectId event = new_part_event();
+    const std::span<const ObjectId> waits = done == 0 ? std::span{place.waits} : std::span<const ObjectId>{};
+    code = executor_.submit(part, {place.queue, waits, event, event ? Blocking::no : Blocking::yes});
+    executor_.flush(place.queue);
+  }
+  if (code == CL_SUCCESS && place.event)
+    code = executor_.submit(command::Marker{}, {place.queue, {}, place.event, Blocking::no});
+  note_result(place, code);
+}
+
+// One part is read while the one before is sent. Once the answer has begun it can't become an error any more.
+void Session::read_in_parts(Number number, const Transfer<command::Read>& transfer) {
+  const Place& place = transfer.place;
+  command::Read part = transfer.command;
+  std::byte* read = nullptr;  // and sent next
+  std::size_t read_size = 0;
+  ObjectId read_event;
+  Bytes body;
+  wire::Writer{body}(cl_int{CL_SUCCESS});
+  Head head{static_cast<std::uint32_t>(body.size()), Kind::answer, channel::Crowd::no, number, transfer.size};
+  const std::lock_guard lock{out_mutex_};
+  iovec begin[2] = {{&head, sizeof head}, {body.data(), body.size()}};
+  stream_->send(begin);
+  const auto send_what_was_read = [&] {
+    if (!read) return;
+    if (executor_.wait({&read_event, 1}) != CL_SUCCESS) throw channel::Lost{"the device failed in the middle of a read"};
+    iovec piece{read, read_size};
+    stream_->send({&piece, 1});
+  };
+  for (std::size_t done = 0; done < transfer.size; done += part.range.size) {
+    part.range = {transfer.command.range.offset + done, std::min(kPart, transfer.size - done)};
+    std::byte* const memory = next_part();
+    part.to = memory;
+    const ObjectId event = new_part_event();
+    const std::span<const ObjectId> waits = done == 0 ? std::span{place.waits} : std::span<const ObjectId>{};
+    if (!event || executor_.submit(part, {place.queue, waits, event, Blocking::no}) != CL_SUCCESS)
+      throw channel::Lost{"the device failed in the middle of a read"};
+    executor_.flush(place.queue);
+    send_what_was_read();
+    read = memory;
+    read_size = part.range.size;
+    read_event = event;
+  }
+  send_what_was_read();
+  note_result(place, place.event ? executor_.submit(command::Marker{}, {place.queue, {}, place.event, Blocking::no})
+                                 : CL_SUCCESS);
 }
 
 Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
@@ -315,52 +407,71 @@ template <typename Command>
 void Session::write(const Head& head, Reader& reader) {
   const auto transfer = read_transfer<Command>(reader);
   const std::size_t size = transfer.size;
-  if (transfer.shared) {
-    const auto taken = [this, number = head.number] { post([this, number] { answer(number); }); };
-    return write_from(transfer, transfer.shared, taken);
-  }
-  if (std::byte* const to = queues_[transfer.place.queue.value()]->is_idle() ? place_in_object(transfer) : nullptr) {
-    receive_bulk(head.bulk, size, to);
+  if (!transfer.shared && head.bulk != size) throw BadMessage{"more or less data than the message says"};
+  const Number number = head.number;
+  if (transfer.shared) return write_from(transfer, transfer.shared, [this, number] { answer(number); }, number != 0);
+  Queue& queue = *queues_[transfer.place.queue.value()];
+  if (std::byte* const to = queue.is_idle() ? place_in_object(transfer) : nullptr) {
+    input_.read(to, size);
     return mark_done(transfer.place);
+  }
+  if constexpr (std::is_same_v<Command, command::Write>) {
+    if (goes_in_parts(transfer)) return write_in_parts(transfer);
   }
   {
     std::unique_lock lock{own_mutex_};
     staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
     staged_ += size;
   }
-  const Data data = receive_bulk(head.bulk, size);
-  write_from(transfer, data.get(), [this, data, size] {
-    const std::lock_guard lock{own_mutex_};
-    staged_ -= size;
-    staged_less_.notify_one();
+  const Data data = receive_bulk(size, size);
+  // Small ones are kept until many are done: who asks for each pays more than for the write.
+  if (size <= kSmall && queue.in_order) {
+    queue.small->push_back(data);
+    queue.small_bytes += size;
+    const bool is_enough = queue.small_bytes >= kManySmall || queue.small->size() >= kMostSmall;
+    if (!is_enough) return write_from(transfer, data.get(), nullptr, false);
+    const auto done = [this, kept = std::move(queue.small), bytes = queue.small_bytes] { give_back(bytes); };
+    queue.small = std::make_shared<std::vector<Data>>();
+    queue.small_bytes = 0;
+    return write_from(transfer, data.get(), done, true);
+  }
+  write_from(transfer, data.get(), [this, data, size] { give_back(size); }, true);
+}
+
+void Session::give_back(std::size_t staged) {
+  const std::lock_guard lock{own_mutex_};
+  staged_ -= staged;
+  staged_less_.notify_one();
+}
+
+// What the device still needs stays until it is done.
+void Session::free_queue(ObjectId id) {
+  auto queue = std::move(queues_[id.value()]);
+  queues_.erase(id.value());
+  executor_.when_idle([this, queue = std::move(queue)]() mutable {
+    helpers_.run([this, queue = std::move(queue)] { give_back(queue->small_bytes); });
   });
 }
 
-// done() is called when the data isn't needed any more.
+// done() is called when the data isn't needed any more, if that is of interest.
 template <typename Command>
-void Session::write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done) {
+void Session::write_from(const Transfer<Command>& transfer, const void* from, std::function<void()> done, bool tell) {
   const Place& place = transfer.place;
-  if (transfer.code != CL_SUCCESS) {
-    done();
-    return note_result(place, transfer.code);
-  }
   Command command = transfer.command;
   command.from = from;
-  const ObjectId own = place.event ? ObjectId{} : new_own_id();
+  const ObjectId own = place.event || !tell ? ObjectId{} : new_own_id();
   const ObjectId event = own ? own : place.event;
-  const cl_int code =
-      executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
+  cl_int code = transfer.code;
+  if (code == CL_SUCCESS)
+    code = executor_.submit(command, {place.queue, place.waits, event, event || !tell ? Blocking::no : Blocking::yes});
   note_result(place, code);
-  const auto taken = [this, done = std::move(done), own](cl_int) {
-    done();
-    if (own) post([this, own] { free_own_event(own); });
-  };
-  if (code != CL_SUCCESS || !event || executor_.when_event(event, CL_COMPLETE, taken) != CL_SUCCESS) {
-    if (code == CL_SUCCESS && event) executor_.finish(place.queue);
-    taken(CL_COMPLETE);
-  } else if (transfer.size >= kFlushFrom) {
-    executor_.flush(place.queue);
+  if (code == CL_SUCCESS && transfer.size >= kFlushFrom) executor_.flush(place.queue);
+  if (!tell) return;
+  if (code != CL_SUCCESS) {
+    if (own) free_own_event(own);
+    return done();
   }
+  when_done(place.queue, event, own, [done = std::move(done)](cl_int) { done(); });
 }
 
 void Session::handle_command(const Head& head, Reader& reader) { handle_command_from<0>(head, reader); }
