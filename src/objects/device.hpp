@@ -2,7 +2,9 @@
 #pragma once
 
 #include <array>
+#include <cstdlib>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "objects/below.hpp"
@@ -11,6 +13,12 @@
 #include "objects/platform.hpp"
 
 namespace grus {
+
+// GRUS_MEMORY=own treats every device as if its memory were not the host's, so that tests without a GPU go that way.
+inline bool treats_memory_as_own() {
+  const char* const memory = std::getenv("GRUS_MEMORY");
+  return memory && std::string_view{memory} == "own";
+}
 
 // The facts that checks on the path of a call need, parsed once.
 struct DeviceLimits {

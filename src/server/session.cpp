@@ -157,7 +157,7 @@ void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices)
     const auto fact = executor_.device_info(device, CL_DEVICE_HOST_UNIFIED_MEMORY);
     return !fact || from_bytes<cl_bool>(*fact) == CL_TRUE;
   };
-  if (std::any_of(devices.begin(), devices.end(), shares)) return;
+  if (!treats_memory_as_own() && std::any_of(devices.begin(), devices.end(), shares)) return;
   if (!memory_ && !own_bulk_) own_bulk_ = memory_in_pages(kPart * kParts);
   NewBuffer region;
   region.id = new_own_id();
