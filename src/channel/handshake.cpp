@@ -63,9 +63,11 @@ LastingStream::Connected reconnect(const Address& address, const Welcome& welcom
       Resumed resumed;
       if (send_whole(socket, whole) && receive_whole(socket, resumed)) {
         if (!resumed.is_known) throw Lost{"it has ended the session", Lost::How::refused};
-        set_limit(socket, 0ms);
-        log::warn("server", "{}: connected again", address.text());
-        return {std::make_unique<SocketStream>(std::move(socket)), resumed.received};
+        if (send_whole(socket, GoesOn{})) {
+          set_limit(socket, 0ms);
+          log::warn("server", "{}: connected again", address.text());
+          return {std::make_unique<SocketStream>(std::move(socket)), resumed.received};
+        }
       }
     } catch (const Lost& lost) {
       if (lost.how == Lost::How::refused) throw;
@@ -73,6 +75,15 @@ LastingStream::Connected reconnect(const Address& address, const Welcome& welcom
     if (Clock::now() > until) throw Lost{fmt::format("{}, and can't be reached for {} s", why.what(), welcome.grace)};
     std::this_thread::sleep_for(kBetweenAttempts);
   }
+}
+
+// Whether the client goes on with this connection. If it doesn't say so in time nothing more is taken from it, and what
+// has come by then counts.
+bool is_taken(const Descriptor& socket) {
+  GoesOn goes_on;
+  if (receive_whole(socket, goes_on)) return true;
+  shutdown(socket.get(), SHUT_RDWR);
+  return recv(socket.get(), &goes_on, sizeof goes_on, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof goes_on);
 }
 
 Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
@@ -121,23 +132,26 @@ void Resumptions::offer(Descriptor socket) {
     send_whole(socket, Resumed{});
     return;
   }
-  const std::lock_guard lock{mutex_};
-  offered_ = std::move(socket);
-  received_ = resume.received;
-  changed_.notify_one();
-  stream_->interrupt();
+  stream_->renew([&] {
+    const std::lock_guard lock{mutex_};
+    offered_ = std::move(socket);
+    received_ = resume.received;
+    changed_.notify_one();
+  });
 }
 
 // A client whose system closed the connection has ended, unless it is back at once.
 LastingStream::Connected Resumptions::take(std::uint64_t received, const Lost& why) {
   std::unique_lock lock{mutex_};
   const auto patience = why.how == Lost::How::closed ? kPatienceIfClosed : std::chrono::milliseconds{grace_};
-  if (!changed_.wait_for(lock, patience, [&] { return offered_.get() >= 0; })) throw Lost{why.what()};
-  Descriptor socket = std::move(offered_);
-  const std::uint64_t has = received_;
-  if (!send_whole(socket, Resumed{1, received})) throw Lost{"the connection was lost twice"};
-  set_limit(socket, 0ms);
-  return {std::make_unique<SocketStream>(std::move(socket)), has};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (changed_.wait_until(lock, until, [&] { return offered_.get() >= 0; })) {
+    Descriptor socket = std::move(offered_);
+    if (!send_whole(socket, Resumed{1, received}) || !is_taken(socket)) continue;
+    set_limit(socket, 0ms);
+    return {std::make_unique<SocketStream>(std::move(socket)), received_};
+  }
+  throw Lost{why.what()};
 }
 
 Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,

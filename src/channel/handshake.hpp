@@ -44,7 +44,8 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 72);
 
-// What follows a preamble that is to go on with a session, and its answer.
+// What follows a preamble that is to go on with a session, and its answer. A client that got the answer says so: who
+// didn't wait for it tries again, and what was sent over this connection would come to nobody.
 struct Resume {
   std::array<std::uint64_t, 2> key{};
   std::uint64_t received = 0;
@@ -52,6 +53,9 @@ struct Resume {
 struct Resumed {
   std::uint64_t is_known = 0;
   std::uint64_t received = 0;
+};
+struct GoesOn {
+  std::uint8_t yes = 1;
 };
 
 // The newest protocol that both sides understand; 0 if there is none.
@@ -71,7 +75,7 @@ Opened open_channel(Descriptor socket, const Address& address);
 class Resumptions {
  public:
   explicit Resumptions(std::chrono::seconds grace) : grace_{grace} {}
-  // A socket of somebody who says that the session is theirs.
+  // A socket of somebody who says that the session is theirs. On a thread of its own: it may wait for the next offer.
   void offer(Descriptor socket);
 
  private:

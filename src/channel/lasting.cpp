@@ -8,15 +8,23 @@ namespace {
 
 constexpr std::size_t kSpares = 16;
 constexpr std::size_t kLargestSpare = std::size_t{1} << 20;
+constexpr std::size_t kMostDrained = std::size_t{256} << 20;
+constexpr const char* kClosed = "the connection was closed";
 
 }  // namespace
 
 LastingStream::LastingStream(std::unique_ptr<Stream> first, Reconnect reconnect)
     : reconnect_{std::move(reconnect)}, current_{std::move(first)} {}
 
+// With current_mutex_.
+void LastingStream::check_open() const {
+  if (!ended_.empty()) throw Lost{ended_};
+  if (closed_) throw Lost{kClosed};
+}
+
 std::shared_ptr<Stream> LastingStream::current() const {
   const std::shared_lock lock{current_mutex_};
-  if (!ended_.empty()) throw Lost{ended_};
+  check_open();
   return current_;
 }
 
@@ -28,11 +36,12 @@ auto LastingStream::lasting(Try attempt) {
     std::optional<Lost> why;
     {
       const std::shared_lock lock{current_mutex_};
-      if (!ended_.empty()) throw Lost{ended_};
+      check_open();
       used = current_;
       try {
         return attempt(*used);
       } catch (const Lost& lost) {
+        note(lost);
         why = lost;
       }
     }
@@ -40,22 +49,49 @@ auto LastingStream::lasting(Try attempt) {
   }
 }
 
+// The system tells one thread what went wrong, and others that the connection is closed.
+void LastingStream::note(const Lost& why) {
+  const std::lock_guard lock{sent_mutex_};
+  if (!why_ || why_->how == Lost::How::closed) why_ = why;
+}
+
 void LastingStream::mend(const std::shared_ptr<Stream>& broken, const Lost& why) {
   broken->shut();  // whoever waits for it comes here too
   const std::unique_lock lock{current_mutex_};
   if (current_ != broken || !ended_.empty()) return;
-  drain(*broken);
   try {
-    Connected connected = reconnect_(received_, why);
-    const std::lock_guard sent_lock{sent_mutex_};
-    if (connected.received > sent_so_far_ || (!sent_.empty() && connected.received < sent_.front().start))
-      throw Lost{"the other side lost its place"};
-    again_from_ = connected.received;
-    sends_again_ = again_from_ != sent_so_far_;
-    current_ = std::move(connected.stream);
+    drain(*broken);
+    check_open();
+    replace(reconnect_(received_, why_.value_or(why)));
+    check_open();
   } catch (const Lost& lost) {
     ended_ = lost.what();
     throw;
+  }
+}
+
+// With current_mutex_.
+void LastingStream::replace(Connected connected) {
+  const std::lock_guard lock{sent_mutex_};
+  const std::uint64_t kept_from = sent_.empty() ? sent_so_far_ : sent_.front().start;
+  if (connected.received < kept_from || connected.received > sent_so_far_) throw Lost{"the other side lost its place"};
+  again_from_ = connected.received;
+  sends_again_ = again_from_ != sent_so_far_;
+  why_.reset();
+  current_ = std::move(connected.stream);
+}
+
+void LastingStream::renew(const std::function<void()>& offer) {
+  std::shared_ptr<Stream> old;
+  {
+    const std::shared_lock lock{current_mutex_, std::try_to_lock};
+    if (lock) old = current_;
+  }
+  offer();
+  if (!old) return;  // somebody waits for it already
+  try {
+    mend(old, Lost{"there is a better connection"});
+  } catch (const Lost&) {  // whoever uses the stream is told
   }
 }
 
@@ -112,18 +148,24 @@ std::size_t LastingStream::receive_some(void* to, std::size_t size) {
   });
 }
 
+// While something is to be sent again the other side may wait for it, and nobody else here may send.
 std::size_t LastingStream::receive_much(void* to, std::size_t size) {
-  return lasting([&](Stream& stream) {
-    if (const std::size_t taken = take_drained(to, size); taken != 0) return taken;
-    const std::size_t received = stream.receive_much(to, size);
-    received_ += received;
-    return received;
-  });
+  for (;;) {
+    const std::size_t received = lasting([&](Stream& stream) {
+      if (const std::size_t taken = take_drained(to, size); taken != 0) return taken;
+      const std::size_t came = sends_again_ ? stream.receive_some(to, size) : stream.receive_much(to, size);
+      received_ += came;
+      return came;
+    });
+    if (received != 0 || size == 0) return received;
+    wait({.in = true});
+  }
 }
 
 Stream::Ready LastingStream::wait(const Wish& wish) {
   for (;;) {
     const auto used = current();
+    if (wish.in && has_drained_) return {.in = true};
     Wish inner = wish;
     inner.ends = true;
     inner.out |= sends_again_;
@@ -172,17 +214,19 @@ void LastingStream::let_go() {
 // What has come must not be sent again.
 void LastingStream::drain(Stream& stream) {
   constexpr std::size_t kPiece = 64 * 1024;
-  try {
-    for (;;) {
-      const std::size_t before = drained_.size();
-      drained_.resize(before + kPiece);
-      const std::size_t received = stream.receive_some(drained_.data() + before, kPiece);
-      drained_.resize(before + received);
-      received_ += received;
-      if (received == 0) return;
+  for (std::size_t received = 1; received != 0;) {
+    const std::size_t before = drained_.size();
+    drained_.resize(before + kPiece);
+    try {
+      received = stream.receive_some(drained_.data() + before, kPiece);
+    } catch (const Lost&) {
+      received = 0;
     }
-  } catch (const Lost&) {
-    drained_.resize(drained_.size() - kPiece);
+    drained_.resize(before + received);
+    received_ += received;
+    has_drained_ = !drained_.empty();
+    // Who loses one connection after the other and lets nobody receive in between.
+    if (drained_.size() > kMostDrained) throw Lost{"too much has come that nobody received"};
   }
 }
 
@@ -191,24 +235,17 @@ std::size_t LastingStream::take_drained(void* to, std::size_t size) {
   if (taken == 0) return 0;
   std::memcpy(to, drained_.data(), taken);
   drained_.erase(drained_.begin(), drained_.begin() + static_cast<std::ptrdiff_t>(taken));
+  has_drained_ = !drained_.empty();
   return taken;
 }
 
+// Whoever is mending it, and can't be waited for, notices.
 void LastingStream::shut() {
-  std::shared_ptr<Stream> used;
-  {
-    const std::unique_lock lock{current_mutex_, std::try_to_lock};
-    if (lock && ended_.empty()) ended_ = "the connection was closed";
-    used = lock ? current_ : nullptr;
-  }
-  if (used) used->shut();
-}
-
-void LastingStream::abandon() { current_->abandon(); }
-
-void LastingStream::interrupt() {
+  closed_ = true;
   const std::shared_lock lock{current_mutex_, std::try_to_lock};
   if (lock) current_->shut();
 }
+
+void LastingStream::abandon() { current_->abandon(); }
 
 }  // namespace grus::channel

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <shared_mutex>
 #include <vector>
 
@@ -35,8 +36,9 @@ class LastingStream final : public Stream {
 
   void let_go() override;
 
-  // Ends the connection, not the stream: there is a better one.
-  void interrupt();
+  // There is a better connection, which offer() makes known to who connects again. It is taken at once: whoever uses
+  // the stream may be busy elsewhere for long.
+  void renew(const std::function<void()>& offer);
 
  private:
   // A stretch of what was sent, in the sender's memory or kept here.
@@ -47,13 +49,16 @@ class LastingStream final : public Stream {
     std::vector<std::byte> own;
   };
 
+  void check_open() const;
   std::shared_ptr<Stream> current() const;
   template <typename Try>
   auto lasting(Try attempt);
+  void note(const Lost& why);
   void drain(Stream& stream);
   void forget_what_came(const Stream& stream);
   std::size_t take_drained(void* to, std::size_t size);
   void mend(const std::shared_ptr<Stream>& broken, const Lost& why);
+  void replace(Connected connected);
   bool send_again(Stream& stream);
 
   const Reconnect reconnect_;
@@ -62,12 +67,15 @@ class LastingStream final : public Stream {
   std::string ended_;               // why, once it can't be mended
   std::uint64_t received_ = 0;      // changed by who receives
   std::vector<std::byte> drained_;  // from connections that were lost, not received yet
+  std::atomic<bool> has_drained_{false};
+  std::atomic<bool> closed_{false};
 
   std::mutex sent_mutex_;                      // guards what follows
   std::deque<Sent> sent_;                      // that may not have come
   std::vector<std::vector<std::byte>> spare_;  // memory that was used for it, for the next
   std::uint64_t sent_so_far_ = 0;
   std::uint64_t again_from_ = 0;  // what comes from there on is to be sent again, up to sent_so_far_
+  std::optional<Lost> why_;       // the current connection was lost
   std::atomic<bool> sends_again_{false};
 };
 

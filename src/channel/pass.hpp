@@ -15,6 +15,7 @@ namespace grus::channel {
 
 inline constexpr std::size_t kMostPassed = 8;
 
+// False if the other side is gone, or has left too much lying there.
 template <typename What>
 requires std::is_trivially_copyable_v<What>
 bool pass(int socket, What what, std::span<const int> descriptors) {
@@ -32,7 +33,7 @@ bool pass(int socket, What what, std::span<const int> descriptors) {
     header->cmsg_len = CMSG_LEN(descriptors.size_bytes());
     std::memcpy(CMSG_DATA(header), descriptors.data(), descriptors.size_bytes());
   }
-  return sendmsg(socket, &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof what);
+  return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(sizeof what);
 }
 
 template <typename What>

@@ -71,8 +71,11 @@ int run_worker(int control) {
     while (poll(&ready, 1, -1) > 0) session->send_output();
   }).detach();
   start_thread("grus-control", [=] {
+    // Whose offer is taken waits for others if that goes wrong.
     while (auto again = channel::receive_passed<Handover>(control))
-      resumptions->offer(std::move(again->descriptors[0]));
+      start_thread("grus-resume", [=, socket = std::move(again->descriptors[0])]() mutable {
+        resumptions->offer(std::move(socket));
+      }).detach();
   }).detach();
   const std::string why = session->run();
   log::info("worker", "{}: {}", getpid(), why);
