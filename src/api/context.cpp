@@ -58,18 +58,19 @@ ErrorNotice notice_for(Notify notify, void* user_data) {
 
 Result<cl_context> create(ContextProperties properties, std::span<Device* const> devices, Notify notify,
                           void* user_data) {
-  Executor& executor = starting_executor();
+  const PlatformBelow& home = devices[0]->home;
+  Executor& executor = executor_of(*devices[0]);
   auto context = Ref<Context>::adopt(slab<Context>().create(executor));
   std::vector<ObjectId> ids;
   for (Device* device : devices) {
-    if (device->platform != devices[0]->platform) return Failure{CL_INVALID_DEVICE};
+    // Devices of several servers may share a platform, but not a context.
+    if (device->home.executor != home.executor || device->home.index != home.index) return Failure{CL_INVALID_DEVICE};
     if (context->has(*device)) continue;  // named twice
     context->devices.emplace_back(device);
     ids.push_back(device->id());
   }
-  const std::uint32_t platform = devices[0]->platform->index;
   const cl_int code =
-      executor.create_context(context->id(), ids, platform, properties.others, notice_for(notify, user_data));
+      executor.create_context(context->id(), ids, home.index, properties.others, notice_for(notify, user_data));
   if (code != CL_SUCCESS) return Failure{code};
   context->created = true;
   context->properties = std::move(properties.as_given);

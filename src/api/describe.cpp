@@ -17,7 +17,7 @@ cl_int describe(cl_device_id handle, std::size_t size, void* text, std::size_t* 
   for (const HiddenFeature& feature : hidden_features()) {
     hidden += fmt::format("{}{{\"what\":\"{}\",\"why\":\"{}\"}}", hidden.empty() ? "" : ",", feature.what, feature.why);
   }
-  const DriverDescription driver = starting_executor().describe_driver(device->platform->index);
+  const DriverDescription driver = executor_of(*device).describe_driver(device->home.index);
   const std::string json = fmt::format(
       "{{\"driver\":{{\"library\":\"{}\",\"unload\":\"{}\"}},"
       "\"memory\":\"{}\","

@@ -75,7 +75,7 @@ cl_int clCreateSubDevices(cl_device_id handle, const cl_device_partition_propert
   Device* parent = live<Device>(handle);
   if (!parent) return CL_INVALID_DEVICE;
   if (!how || (devices && entries == 0) || (!devices && !count_out)) return CL_INVALID_VALUE;
-  Executor& executor = starting_executor();
+  Executor& executor = executor_of(*parent);
   const auto count = executor.count_sub_devices(parent->id(), how);
   if (!count) return count.error();
   if (devices && entries < *count) return CL_INVALID_VALUE;
@@ -84,14 +84,14 @@ cl_int clCreateSubDevices(cl_device_id handle, const cl_device_partition_propert
   std::vector<Ref<Device>> made;
   std::vector<ObjectId> ids;
   for (cl_uint next = 0; next < *count; ++next) {
-    made.push_back(Ref<Device>::adopt(slab<Device>().create(parent->platform, parent)));
+    made.push_back(Ref<Device>::adopt(slab<Device>().create(parent->platform, parent->home, parent)));
     ids.push_back(made.back()->id());
   }
   if (const cl_int code = executor.create_sub_devices(parent->id(), how, ids); code != CL_SUCCESS) return code;
   std::size_t length = 0;
   while (how[length] != 0) ++length;
   for (cl_uint next = 0; next < *count; ++next) {
-    made[next]->below = &executor;
+    made[next]->is_named = true;
     made[next]->partition.assign(how, how + length + 1);
     fill_limits(*made[next]);
     devices[next] = reinterpret_cast<cl_device_id>(made[next].hand_out());
@@ -118,7 +118,7 @@ cl_int clGetDeviceAndHostTimer(cl_device_id handle, cl_ulong* device_time, cl_ul
   if (!device) return CL_INVALID_DEVICE;
   if (!device_time || !host_time) return CL_INVALID_VALUE;
   if (device->platform->host_timer_resolution == 0) return CL_INVALID_OPERATION;
-  const auto times = starting_executor().device_and_host_timer(device->id());
+  const auto times = executor_of(*device).device_and_host_timer(device->id());
   if (!times) return times.error();
   *device_time = (*times)[0];
   *host_time = (*times)[1];
@@ -130,7 +130,7 @@ cl_int clGetHostTimer(cl_device_id handle, cl_ulong* host_time) {
   if (!device) return CL_INVALID_DEVICE;
   if (!host_time) return CL_INVALID_VALUE;
   if (device->platform->host_timer_resolution == 0) return CL_INVALID_OPERATION;
-  const auto times = starting_executor().device_and_host_timer(device->id());
+  const auto times = executor_of(*device).device_and_host_timer(device->id());
   if (!times) return times.error();
   *host_time = (*times)[1];
   return CL_SUCCESS;

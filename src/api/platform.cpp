@@ -56,7 +56,12 @@ cl_int clGetPlatformInfo(cl_platform_id handle, cl_platform_info query, std::siz
 cl_int clUnloadPlatformCompiler(cl_platform_id handle) {
   Platform* platform = live_platform(handle);
   if (!platform) return CL_INVALID_PLATFORM;
-  return drivers_are_lost_by_fork() ? CL_SUCCESS : starting_executor().unload_compiler(platform->index);
+  cl_int code = CL_SUCCESS;
+  for (const auto& below : platform->below) {
+    if (drivers_are_lost_by_fork() || code != CL_SUCCESS) break;
+    code = static_cast<Executor*>(below.executor)->unload_compiler(below.index);
+  }
+  return code;
 }
 
 cl_int clUnloadCompiler() { return CL_SUCCESS; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
 
 #include "api/features.hpp"
 #include "api/session.hpp"
@@ -9,21 +10,43 @@
 
 namespace grus::api {
 
+namespace {
+
+Platform* mirror(const PlatformDescription& vendor) {
+  Platform* platform = slab<Platform>().create();
+  platform->name = vendor.name;
+  platform->vendor = vendor.vendor;
+  platform->version = vendor.version;
+  platform->profile = vendor.profile;
+  platform->extensions = offered_extensions(vendor.extensions);
+  platform->versioned_extensions = offered_extensions(vendor.versioned_extensions);
+  platform->host_timer_resolution = vendor.host_timer_resolution;
+  return platform;
+}
+
+// GRUS_PLATFORMS=one shows what equal platforms of several servers have as one platform's devices.
+Platform* equal_one(const std::vector<Platform*>& platforms, const PlatformDescription& vendor) {
+  const char* const wanted = std::getenv("GRUS_PLATFORMS");
+  if (!wanted || std::string_view{wanted} != "one") return nullptr;
+  const auto found = std::find_if(platforms.begin(), platforms.end(), [&](const Platform* platform) {
+    return platform->name == vendor.name && platform->version == vendor.version;
+  });
+  return found == platforms.end() ? nullptr : *found;
+}
+
+}  // namespace
+
 const std::vector<Platform*>& all_platforms() {
   static const std::vector<Platform*> platforms = [] {
     start_session();
     std::vector<Platform*> mirrored;
-    for (const PlatformDescription& vendor : starting_executor().platforms()) {
-      Platform* platform = slab<Platform>().create();
-      platform->name = vendor.name;
-      platform->vendor = vendor.vendor;
-      platform->version = vendor.version;
-      platform->profile = vendor.profile;
-      platform->extensions = offered_extensions(vendor.extensions);
-      platform->versioned_extensions = offered_extensions(vendor.versioned_extensions);
-      platform->host_timer_resolution = vendor.host_timer_resolution;
-      platform->index = static_cast<std::uint32_t>(mirrored.size());
-      mirrored.push_back(platform);
+    for (Executor* const executor : starting_executors()) {
+      std::uint32_t index = 0;
+      for (const PlatformDescription& vendor : executor->platforms()) {
+        Platform* platform = equal_one(mirrored, vendor);
+        if (!platform) platform = mirrored.emplace_back(mirror(vendor));
+        platform->below.push_back({executor, index++});
+      }
     }
     return mirrored;
   }();
@@ -44,17 +67,17 @@ const std::vector<Device*>& devices_of(Platform& platform) {
     return none;
   }
   std::call_once(platform.devices_found, [&] {
-    Executor& executor = starting_executor();
-    const auto count = executor.device_count(platform.index);
-    if (!count) {
-      log::warn("devices", "{}: the driver can't list its devices (OpenCL error {})", platform.name, count.error());
-      return;
-    }
-    for (cl_uint index = 0; index < *count; ++index) {
-      Device* device = slab<Device>().create(&platform, nullptr);
-      executor.name_device(platform.index, index, device->id());
-      fill_limits(*device);
-      platform.devices.push_back(device);
+    for (const PlatformBelow& below : platform.below) {
+      auto& executor = static_cast<Executor&>(*below.executor);
+      const auto count = executor.device_count(below.index);
+      if (!count)
+        log::warn("devices", "{}: the driver can't list its devices (OpenCL error {})", platform.name, count.error());
+      for (cl_uint index = 0; index < (count ? *count : 0); ++index) {
+        Device* device = slab<Device>().create(&platform, below, nullptr);
+        executor.name_device(below.index, index, device->id());
+        fill_limits(*device);
+        platform.devices.push_back(device);
+      }
     }
   });
   return platform.devices;
@@ -83,7 +106,7 @@ Result<std::vector<Device*>> devices_of_type(Platform& platform, cl_device_type 
 }
 
 const Result<Bytes>& device_fact(Device& device, cl_device_info query) {
-  return device.facts.get(query, [&] { return starting_executor().device_info(device.id(), query); });
+  return device.facts.get(query, [&] { return executor_of(device).device_info(device.id(), query); });
 }
 
 void fill_limits(Device& device) {

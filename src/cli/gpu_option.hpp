@@ -3,12 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 #include "channel/address.hpp"
 
 namespace grus::cli {
 
-inline void add_gpu_option(CLI::App& app, std::string& gpu) {
+inline void add_gpu_option(CLI::App& app, std::vector<std::string>& gpu) {
   const auto is_address = [](const std::string& text) -> std::string {
     if (text == "auto") return {};
     try {
@@ -18,11 +19,19 @@ inline void add_gpu_option(CLI::App& app, std::string& gpu) {
       return error.what();
     }
   };
-  app.add_option("--gpu", gpu,
-                 "A server whose devices to use: unix:PATH, tcp:HOST:PORT, or auto for this user's if it runs; else "
-                 "GRUS_GPU")
+  app.add_option(
+         "--gpu", gpu,
+         "A server whose devices to use: unix:PATH, tcp:HOST:PORT, or auto for this user's if it runs; again for "
+         "more of them; else GRUS_GPU")
       ->check(CLI::Validator{is_address, ""})
       ->type_name("ADDRESS");
+}
+
+// As GRUS_GPU has it.
+inline std::string listed(const std::vector<std::string>& gpu) {
+  std::string list;
+  for (const std::string& one : gpu) list += (list.empty() ? "" : ",") + one;
+  return list;
 }
 
 }  // namespace grus::cli

@@ -30,7 +30,7 @@ constexpr std::size_t kLabel = 13;  // width of the words in front of it
 
 struct Options {
   std::string vendors;
-  std::string gpu;
+  std::vector<std::string> gpu;
   bool json = false;
 };
 
@@ -200,7 +200,7 @@ int info(const Options& options) {
   const Installation installation = find_installation();
   const std::string vendors = choose_vendors(options.vendors, installation);
   setenv("GRUS_VENDORS", vendors.c_str(), /*overwrite=*/1);
-  if (!options.gpu.empty()) setenv("GRUS_GPU", options.gpu.c_str(), /*overwrite=*/1);
+  if (!options.gpu.empty()) setenv("GRUS_GPU", listed(options.gpu).c_str(), /*overwrite=*/1);
   const Grus grus = load(installation);
   json platforms = json::array();
   std::size_t devices = 0;

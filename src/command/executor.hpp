@@ -181,10 +181,12 @@ class Executor : public BelowSeam {
                                     cl_command_queue_properties* before) = 0;
 };
 
-// The executor that a new session starts with; defined by what links the library together (src/executor/starting.cpp).
-Executor& starting_executor();
+// The executors that a session starts with, at least one; defined by what links the library together
+// (src/executor/starting.cpp).
+std::span<Executor* const> starting_executors();
 
 inline Executor& executor_of(const Context& context) { return static_cast<Executor&>(*context.below); }
+inline Executor& executor_of(const Device& device) { return static_cast<Executor&>(*device.home.executor); }
 inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
 
 // Memory for a new object's bytes to live in: where the device works on the host's anyway, or where the program asked

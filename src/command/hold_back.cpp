@@ -193,18 +193,20 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
   g_gate.wait_for_those_inside();
   if (!g_gate.wait_for_those_working(deadline)) return false;
   struct Idle {
-    std::mutex mutex;  // guards reached
+    std::mutex mutex;  // guards busy
     std::condition_variable changed;
-    bool reached = false;
+    std::size_t busy = starting_executors().size();
   };
   auto idle = std::make_shared<Idle>();
-  starting_executor().when_idle([idle] {
-    const std::lock_guard lock{idle->mutex};
-    idle->reached = true;
-    idle->changed.notify_all();
-  });
+  for (Executor* const executor : starting_executors()) {
+    executor->when_idle([idle] {
+      const std::lock_guard lock{idle->mutex};
+      --idle->busy;
+      idle->changed.notify_all();
+    });
+  }
   std::unique_lock lock{idle->mutex};
-  return idle->changed.wait_until(lock, deadline, [&] { return idle->reached; });
+  return idle->changed.wait_until(lock, deadline, [&] { return idle->busy == 0; });
 }
 
 }  // namespace grus

@@ -54,7 +54,8 @@ bool LocalExecutor::works_in_place(ObjectId id) {
   if (!is_new) return known->second;
   cl_device_type type = 0;
   functions(device).clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, nullptr);
-  if (!(type & CL_DEVICE_TYPE_CPU) || treats_memory_as_own()) return false;  // what a GPU has in its caches is not for the host to see
+  if (!(type & CL_DEVICE_TYPE_CPU) || treats_memory_as_own())
+    return false;  // what a GPU has in its caches is not for the host to see
   Trial trial{device};
   known->second = trial.buffer && trial.queue && trial.sees_what_the_host_writes() && trial.writes_what_the_host_sees();
   return known->second;

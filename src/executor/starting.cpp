@@ -1,5 +1,6 @@
-// Which executor a session starts with: the drivers of this machine, or a server's if GRUS_GPU names one.
+// Which executors a session starts with: the drivers of this machine, or those of the servers that GRUS_GPU names.
 #include <cstdlib>
+#include <sstream>
 
 #include "base/log.hpp"
 #include "executor/local.hpp"
@@ -8,10 +9,9 @@
 namespace grus {
 namespace {
 
-Executor* choose() {
-  const char* const gpu = std::getenv("GRUS_GPU");
-  if (!gpu || !*gpu) return new LocalExecutor;
-  const bool automatic = std::string_view{gpu} == "auto";
+// Null if there is none; `auto` is this user's server, and no complaint if it doesn't run.
+Executor* connect(const std::string& gpu) {
+  const bool automatic = gpu == "auto";
   try {
     const auto address = automatic ? channel::default_address() : channel::Address::parse(gpu);
     auto socket = channel::connect_to(address);
@@ -21,15 +21,27 @@ Executor* choose() {
   } catch (const std::exception& error) {
     if (automatic) return new LocalExecutor;
     log::error("server", "{}; is `grus serve` running there?", error.what());
-    return new LocalExecutor{LocalExecutor::kNoVendors};
+    return nullptr;
   }
+}
+
+std::vector<Executor*> choose() {
+  const char* const gpu = std::getenv("GRUS_GPU");
+  if (!gpu || !*gpu) return {new LocalExecutor};
+  std::vector<Executor*> executors;
+  std::istringstream all{gpu};
+  for (std::string one; std::getline(all, one, ',');) {
+    if (Executor* const executor = connect(one)) executors.push_back(executor);
+  }
+  if (executors.empty()) executors.push_back(new LocalExecutor{LocalExecutor::kNoVendors});
+  return executors;
 }
 
 }  // namespace
 
-Executor& starting_executor() {
-  static Executor* const executor = choose();  // never destroyed: programs call OpenCL at exit
-  return *executor;
+std::span<Executor* const> starting_executors() {
+  static const auto* const executors = new std::vector{choose()};  // never destroyed: programs call OpenCL at exit
+  return *executors;
 }
 
 }  // namespace grus

@@ -45,14 +45,16 @@ struct DeviceLimits {
 
 class Device : public Object {
  public:
-  Device(Platform* platform_, Device* parent_) : platform{platform_}, parent{parent_} {}
+  Device(Platform* platform_, const PlatformBelow& home_, Device* parent_)
+      : platform{platform_}, home{home_}, parent{parent_} {}
   ~Device() {
-    if (below) below->free(ObjectType::device, id());
+    if (is_named) home.executor->free(ObjectType::device, id());
   }
 
   Platform* const platform;
+  const PlatformBelow home;
   const Ref<Device> parent;
-  BelowSeam* below = nullptr;  // set for sub-devices, which are freed there
+  bool is_named = false;  // below the seam, and freed there: sub-devices
   std::vector<cl_device_partition_property> partition;
   DeviceLimits limits;
   FactCache facts;

@@ -4,11 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "objects/below.hpp"
 #include "objects/object.hpp"
 
 namespace grus {
 
 class Device;
+
+// One of an executor's platforms.
+struct PlatformBelow {
+  BelowSeam* executor = nullptr;
+  std::uint32_t index = 0;
+};
 
 class Platform : public Object {
  public:
@@ -19,7 +26,7 @@ class Platform : public Object {
   std::string extensions;  // those of the vendor's that Grus offers
   std::vector<cl_name_version> versioned_extensions;
   cl_ulong host_timer_resolution = 0;
-  std::uint32_t index = 0;  // which of the executor's platforms it mirrors
+  std::vector<PlatformBelow> below;  // what it mirrors: one, or all if the user wants one platform
 
   std::once_flag devices_found;
   std::vector<Device*> devices;  // root devices, filled on first use

@@ -329,7 +329,8 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
   stream_->send(begin);
   const auto send_what_was_read = [&] {
     if (!read) return;
-    if (executor_.wait({&read_event, 1}) != CL_SUCCESS) throw channel::Lost{"the device failed in the middle of a read"};
+    if (executor_.wait({&read_event, 1}) != CL_SUCCESS)
+      throw channel::Lost{"the device failed in the middle of a read"};
     iovec piece{read, read_size};
     stream_->send({&piece, 1});
   };
@@ -409,7 +410,9 @@ void Session::write(const Head& head, Reader& reader) {
   const std::size_t size = transfer.size;
   if (!transfer.shared && head.bulk != size) throw BadMessage{"more or less data than the message says"};
   const Number number = head.number;
-  if (transfer.shared) return write_from(transfer, transfer.shared, [this, number] { answer(number); }, number != 0);
+  if (transfer.shared)
+    return write_from(
+        transfer, transfer.shared, [this, number] { answer(number); }, number != 0);
   Queue& queue = *queues_[transfer.place.queue.value()];
   if (std::byte* const to = queue.is_idle() ? place_in_object(transfer) : nullptr) {
     input_.read(to, size);
@@ -435,7 +438,8 @@ void Session::write(const Head& head, Reader& reader) {
     queue.small_bytes = 0;
     return write_from(transfer, data.get(), done, true);
   }
-  write_from(transfer, data.get(), [this, data, size] { give_back(size); }, true);
+  write_from(
+      transfer, data.get(), [this, data, size] { give_back(size); }, true);
 }
 
 void Session::give_back(std::size_t staged) {

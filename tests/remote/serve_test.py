@@ -139,6 +139,18 @@ class ServeTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("only loopback", done.stderr)
 
+    def test_several_servers_are_several_platforms_or_one(self):
+        addresses = [f"--gpu={self.start(kind).address}" for kind in ("unix", "tcp")]
+        for options, platforms in ((addresses, 2), ([*addresses, "--one-platform"], 1)):
+            done = subprocess.run([GRUS, "run", *options, "--", "clinfo", "--raw", "-l"], capture_output=True, text=True,
+                                  timeout=SECONDS, check=False)
+            self.expect_well(done)
+            numbers = [line.split(":")[0] for line in done.stdout.splitlines() if line.strip()]
+            self.assertEqual(sum("." not in number for number in numbers), platforms, done.stdout)
+            self.assertEqual(sum("." in number for number in numbers), 2, done.stdout)
+        self.expect_well(subprocess.run([GRUS, "run", *addresses, "--one-platform", "--", PROGRAMS / "remote_usual"],
+                                        capture_output=True, text=True, timeout=SECONDS, check=False))
+
     def test_two_servers_cant_have_one_address(self):
         server = self.start()
         done = subprocess.run([GRUS, "serve", "--listen", server.address], capture_output=True, text=True,
