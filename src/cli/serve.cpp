@@ -8,6 +8,7 @@
 #include "cli/help.hpp"
 #include "cli/installation.hpp"
 #include "cli/problem.hpp"
+#include "server/sandbox.hpp"
 #include "server/worker.hpp"
 
 namespace grus::cli {
@@ -23,6 +24,7 @@ Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usag
 struct Options {
   std::vector<std::string> listen;
   std::string vendors;
+  bool sandbox = true;
 };
 
 // Without a word about who may come in, nobody from another host may.
@@ -32,6 +34,15 @@ void require_loopback(const channel::Address& address) {
   throw Problem{fmt::format("--listen {}: other hosts could use it without a password; only loopback is served yet",
                             address.text()),
                 kUsage};
+}
+
+// Drivers and compilers work on what strangers send.
+void require_sandbox(const Options& options) {
+  if (!options.sandbox) {
+    log::warn("serve", "without a sandbox, a client that finds a hole in a driver can do all that this user can");
+  } else if (const std::string why = server::why_no_sandbox(); !why.empty()) {
+    throw Problem{fmt::format("{}, so workers can't be confined; --no-sandbox serves without", why)};
+  }
 }
 
 int serve(const Options& options) {
@@ -47,8 +58,10 @@ int serve(const Options& options) {
     if (address.kind == channel::Address::Kind::tcp)
       log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
   }
+  require_sandbox(options);
   setenv("GRUS_VENDORS", choose_vendors(options.vendors, find_installation()).c_str(), /*overwrite=*/1);
   how.worker = {std::filesystem::read_symlink("/proc/self/exe"), "worker"};
+  if (!options.sandbox) how.worker.emplace_back("--no-sandbox");
   try {
     return server::serve(how);
   } catch (const channel::Lost& error) {
@@ -66,15 +79,19 @@ Subcommand add_serve(CLI::App& grus) {
                   "unix:PATH or tcp:HOST:PORT, again for more; else a socket in the user's runtime folder")
       ->type_name("ADDRESS");
   app->add_option("--vendors", options->vendors, "Drivers to offer, as for `grus run`")->type_name("PATH");
+  app->add_flag("!--no-sandbox", options->sandbox,
+                "Don't confine workers, for a driver that needs more than the sandbox lets it do");
   return {app, [options] { return serve(*options); }};
 }
 
 // What `grus serve` becomes for each session; nobody else calls it.
 Subcommand add_worker(CLI::App& grus) {
   auto control = std::make_shared<int>(-1);
+  auto options = std::make_shared<server::WorkerOptions>();
   CLI::App* app = grus.add_subcommand("worker", "")->group("");
   app->add_option("control", *control)->required();
-  return {app, [control] { return server::run_worker(*control); }};
+  app->add_flag("!--no-sandbox", options->sandbox);
+  return {app, [control, options] { return server::run_worker(*control, *options); }};
 }
 
 }  // namespace grus::cli

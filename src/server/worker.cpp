@@ -14,6 +14,7 @@
 #include "channel/pass.hpp"
 #include "executor/local.hpp"
 #include "server/handover.hpp"
+#include "server/sandbox.hpp"
 #include "server/session.hpp"
 
 namespace grus::server {
@@ -37,11 +38,17 @@ std::size_t arena_size() {
 
 }  // namespace
 
-int run_worker(int control) {
+int run_worker(int control, const WorkerOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would look after it
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   std::signal(SIGINT, SIG_IGN);  // of the terminal that the server was started in
   std::signal(SIGPIPE, SIG_IGN);
+  try {
+    if (options.sandbox) enter_sandbox();
+  } catch (const std::exception& error) {
+    log::error("worker", "{}", error.what());
+    return 1;
+  }
   const int output = capture_output();
   // Never destroyed: the process ends instead, which gives everything back at once.
   auto* const executor = new LocalExecutor;
@@ -61,6 +68,7 @@ int run_worker(int control) {
   try {
     auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(), what.session,
                                           *resumptions);
+    if (options.sandbox) limit_files();
     session = new Session{std::move(opened), *executor, output};
   } catch (const channel::Lost& lost) {
     log::info("worker", "{}: {}", getpid(), lost.what());

@@ -3,8 +3,12 @@
 
 namespace grus::server {
 
+struct WorkerOptions {
+  bool sandbox = true;
+};
+
 // Loads the drivers, waits for a client's socket on the control socket, and serves that client until it is gone.
 // Returns the exit status.
-int run_worker(int control);
+int run_worker(int control, const WorkerOptions& options);
 
 }  // namespace grus::server
