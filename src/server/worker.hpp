@@ -1,9 +1,15 @@
 // The process behind one session: the vendor's driver, its compiler and its crashes stay inside it.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 namespace grus::server {
 
 struct WorkerOptions {
+  std::vector<std::string> devices;  // only those that have one of these texts in their name or their platform's
+  std::uint64_t memory = 0;          // bytes in buffers and images, at most; 0: as much as there is
   bool sandbox = true;
 };
 
