@@ -16,7 +16,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve bench enable disable --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps bench enable disable --help --version" -- "$word")
     return
   fi
 
@@ -44,7 +44,7 @@ _grus() {
   case $before in
     --vendors) _grus_vendors "$word"; return ;;
     --vendors-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-    --report) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --report | --audit | --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
   esac
@@ -52,6 +52,9 @@ _grus() {
   case $subcommand in
     run) options="--vendors --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --help" ;;
+    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --config
+                    --print-config --help" ;;
+    ps) options="--gpu --interval --json --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac
   if [[ $word == -* || $subcommand != run ]]; then

@@ -89,7 +89,7 @@ Descriptor connect_to(const Address& address, std::optional<std::chrono::millise
     const sockaddr_un name = unix_address(address.path);
     Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
-      throw Lost{fmt::format("{}: {}", address.text(), reason())};
+      throw Lost{fmt::format("{}: {}; is `grus serve` running there?", address.text(), reason())};
     return socket;
   }
   Resolved resolved;
@@ -103,8 +103,9 @@ Descriptor connect_to(const Address& address, std::optional<std::chrono::millise
     }
     if (::connect(socket.get(), one->ai_addr, one->ai_addrlen) == 0) return socket;
   }
-  throw Lost{fmt::format("{}: {}", address.text(), reason()),
-             errno == ECONNREFUSED ? Lost::How::refused : Lost::How::unknown};
+  const int error = errno;
+  throw Lost{fmt::format("{}: {}; is `grus serve` running there?", address.text(), std::strerror(error)),
+             error == ECONNREFUSED ? Lost::How::refused : Lost::How::unknown};
 }
 
 bool is_unix(const Descriptor& socket) {

@@ -95,6 +95,20 @@ std::uint16_t common_protocol(const Preamble& preamble) {
   return newest >= std::max(preamble.oldest, kOldestProtocol) ? newest : 0;
 }
 
+const char* text_of(Refusal refusal) {
+  switch (refusal) {
+    case Refusal::none:
+      return "it closed the connection";
+    case Refusal::stranger:
+      return "it doesn't admit this user";
+    case Refusal::full:
+      return "it has as many sessions as it may have";
+    case Refusal::ending:
+      return "it is about to end";
+  }
+  return "it refuses, for a reason that a newer version knows";
+}
+
 Opened open_channel(const Address& address) { return open_channel(connect_to(address), address); }
 
 Opened open_channel(Descriptor socket, const Address& address) {
@@ -104,6 +118,7 @@ Opened open_channel(Descriptor socket, const Address& address) {
   if (!passed) throw Lost{fmt::format("{}: it closed the connection", server)};
   const Welcome& welcome = passed->what;
   if (welcome.magic != kMagic) throw Lost{fmt::format("{}: that is no server of Grus", server)};
+  if (welcome.refusal != Refusal::none) throw Lost{fmt::format("{}: {}", server, text_of(welcome.refusal))};
   if (welcome.protocol < kOldestProtocol || welcome.protocol > kProtocol) {
     throw Lost{fmt::format("{}: it speaks protocols {} to {}, this program {} to {}: update the {}", server,
                            welcome.oldest, welcome.newest, kOldestProtocol, kProtocol,

@@ -20,7 +20,7 @@ inline constexpr std::uint16_t kOldestProtocol = 1;
 inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
 
 struct Preamble {
-  enum class Purpose : std::uint32_t { session, resume };
+  enum class Purpose : std::uint32_t { session, resume, status };
   std::uint32_t magic = kMagic;
   std::uint16_t newest = kProtocol;
   std::uint16_t oldest = kOldestProtocol;
@@ -29,6 +29,8 @@ struct Preamble {
   std::uint64_t session = 0;  // to go on with
 };
 static_assert(sizeof(Preamble) == 24);
+
+enum class Refusal : std::uint32_t { none, stranger, full, ending };
 
 struct Welcome {
   std::uint32_t magic = kMagic;
@@ -40,9 +42,10 @@ struct Welcome {
   std::uint64_t session = 0;  // by which a client that lost its connection is known
   std::array<std::uint64_t, 2> key{};
   std::uint32_t grace = 0;  // seconds for which it is waited for
-  std::uint32_t reserved = 0;
+  Refusal refusal = Refusal::none;
 };
 static_assert(sizeof(Welcome) == 72);
+const char* text_of(Refusal refusal);
 
 // What follows a preamble that is to go on with a session, and its answer. A client that got the answer says so: who
 // didn't wait for it tries again, and what was sent over this connection would come to nobody.

@@ -9,8 +9,8 @@
 
 namespace grus::cli {
 
-inline void add_gpu_option(CLI::App& app, std::vector<std::string>& gpu) {
-  const auto is_address = [](const std::string& text) -> std::string {
+inline CLI::Validator is_server_address() {
+  const auto check = [](const std::string& text) -> std::string {
     if (text == "auto") return {};
     try {
       (void)channel::Address::parse(text);
@@ -19,11 +19,15 @@ inline void add_gpu_option(CLI::App& app, std::vector<std::string>& gpu) {
       return error.what();
     }
   };
+  return {check, ""};
+}
+
+inline void add_gpu_option(CLI::App& app, std::vector<std::string>& gpu) {
   app.add_option(
          "--gpu", gpu,
          "A server whose devices to use: unix:PATH, tcp:HOST:PORT, or auto for this user's if it runs; again for "
          "more of them; else GRUS_GPU")
-      ->check(CLI::Validator{is_address, ""})
+      ->check(is_server_address())
       ->type_name("ADDRESS");
 }
 

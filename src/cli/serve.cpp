@@ -1,5 +1,7 @@
 #include "server/serve.hpp"
 
+#include <pwd.h>
+
 #include <memory>
 
 #include "base/log.hpp"
@@ -8,6 +10,8 @@
 #include "cli/help.hpp"
 #include "cli/installation.hpp"
 #include "cli/problem.hpp"
+#include "cli/serve_settings.hpp"
+#include "server/sandbox.hpp"
 #include "server/worker.hpp"
 
 namespace grus::cli {
@@ -16,13 +20,18 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   grus serve                                        for programs of this user on this host
   grus serve --listen tcp:127.0.0.1:7070            for those behind a tunnel
+  grus serve --device NVIDIA --sessions 4 --memory 8GiB
+  grus serve --listen unix:/run/grus/serve.sock --user alice --user 1001 --audit /var/log/grus.log
+  grus serve --drain 60                             SIGTERM lets programs end, for a minute
+  grus serve --config serve.toml --print-config
   grus run --gpu unix:/run/user/1000/grus/serve.sock -- clinfo -l
 
-Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usage.)";
+Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usage or settings.)";
 
 struct Options {
-  std::vector<std::string> listen;
-  std::string vendors;
+  ServeSettings settings;
+  std::string file;
+  bool print = false;
 };
 
 // Without a word about who may come in, nobody from another host may.
@@ -34,24 +43,67 @@ void require_loopback(const channel::Address& address) {
                 kUsage};
 }
 
-int serve(const Options& options) {
-  server::ServeOptions how;
+// Drivers and compilers work on what strangers send.
+void require_sandbox(const ServeSettings& settings) {
+  if (!settings.sandbox) {
+    log::warn("serve", "without a sandbox, a client that finds a hole in a driver can do all that this user can");
+  } else if (const std::string why = server::why_no_sandbox(); !why.empty()) {
+    throw Problem{fmt::format("{}, so workers can't be confined; --no-sandbox serves without", why)};
+  }
+}
+
+uid_t user_of(const std::string& name) {
+  if (!name.empty() && name.find_first_not_of("0123456789") == std::string::npos)
+    return static_cast<uid_t>(std::stoul(name));
+  if (const passwd* const entry = getpwnam(name.c_str())) return entry->pw_uid;
+  throw Problem{fmt::format("--user {}: there is no such user", name), kUsage};
+}
+
+std::vector<channel::Address> addresses_of(const ServeSettings& settings) {
+  std::vector<channel::Address> addresses;
   try {
-    for (const auto& text : options.listen) how.listen.push_back(channel::Address::parse(text));
+    for (const auto& text : settings.listen) addresses.push_back(channel::Address::parse(text));
   } catch (const std::invalid_argument& error) {
     throw Problem{error.what(), kUsage};
   }
-  if (how.listen.empty()) how.listen.push_back(channel::default_address());
-  for (const auto& address : how.listen) {
+  if (addresses.empty()) addresses.push_back(channel::default_address());
+  for (const auto& address : addresses) {
     require_loopback(address);
     if (address.kind == channel::Address::Kind::tcp)
       log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
   }
-  setenv("GRUS_VENDORS", choose_vendors(options.vendors, find_installation()).c_str(), /*overwrite=*/1);
-  how.worker = {std::filesystem::read_symlink("/proc/self/exe"), "worker"};
+  return addresses;
+}
+
+// What becomes a worker.
+std::vector<std::string> worker_command(const ServeSettings& settings) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe"), "worker"};
+  if (!settings.sandbox) command.emplace_back("--no-sandbox");
+  if (settings.memory.bytes != 0) command.push_back(fmt::format("--memory={}", settings.memory.bytes));
+  for (const auto& text : settings.devices) command.push_back("--device=" + text);
+  return command;
+}
+
+int serve(const CLI::App& app, Options& options) {
+  ServeSettings& settings = options.settings;
+  const std::string file = read_settings(options.file, app, settings);
+  if (options.print) {
+    fmt::print("# {}\n{}", file.empty() ? "no file" : file, text_of(settings));
+    return kDone;
+  }
+  server::ServeOptions how;
+  how.listen = addresses_of(settings);
+  how.grace = std::chrono::seconds{settings.grace};
+  how.drain = std::chrono::seconds{settings.drain};
+  how.sessions = settings.sessions;
+  how.audit = settings.audit;
+  for (const auto& name : settings.users) how.users.push_back(user_of(name));
+  require_sandbox(settings);
+  setenv("GRUS_VENDORS", choose_vendors(settings.vendors, find_installation()).c_str(), /*overwrite=*/1);
+  how.worker = worker_command(settings);
   try {
     return server::serve(how);
-  } catch (const channel::Lost& error) {
+  } catch (const std::runtime_error& error) {
     throw Problem{error.what()};
   }
 }
@@ -62,19 +114,24 @@ Subcommand add_serve(CLI::App& grus) {
   auto options = std::make_shared<Options>();
   CLI::App* app = grus.add_subcommand("serve", "Offer this machine's devices to programs elsewhere, or in containers");
   app->footer(kExamples);
-  app->add_option("--listen", options->listen,
-                  "unix:PATH or tcp:HOST:PORT, again for more; else a socket in the user's runtime folder")
-      ->type_name("ADDRESS");
-  app->add_option("--vendors", options->vendors, "Drivers to offer, as for `grus run`")->type_name("PATH");
-  return {app, [options] { return serve(*options); }};
+  add_options(*app, options->settings);
+  app->add_option("--config", options->file,
+                  "A file with such settings; else grus/serve.toml in XDG_CONFIG_HOME or /etc. Options win")
+      ->type_name("FILE");
+  app->add_flag("--print-config", options->print, "Show the settings that count, as such a file, and do nothing");
+  return {app, [app, options] { return serve(*app, *options); }};
 }
 
 // What `grus serve` becomes for each session; nobody else calls it.
 Subcommand add_worker(CLI::App& grus) {
   auto control = std::make_shared<int>(-1);
+  auto options = std::make_shared<server::WorkerOptions>();
   CLI::App* app = grus.add_subcommand("worker", "")->group("");
   app->add_option("control", *control)->required();
-  return {app, [control] { return server::run_worker(*control); }};
+  app->add_flag("!--no-sandbox", options->sandbox);
+  app->add_option("--memory", options->memory);
+  app->add_option("--device", options->devices);
+  return {app, [control, options] { return server::run_worker(*control, *options); }};
 }
 
 }  // namespace grus::cli

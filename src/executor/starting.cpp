@@ -20,7 +20,7 @@ Executor* connect(const std::string& gpu) {
     return new RemoteExecutor{channel::open_channel(std::move(socket), address), address.text()};
   } catch (const std::exception& error) {
     if (automatic) return new LocalExecutor;
-    log::error("server", "{}; is `grus serve` running there?", error.what());
+    log::error("server", "{}", error.what());
     return nullptr;
   }
 }

@@ -1,4 +1,4 @@
-// What a worker is told with a client's socket.
+// What a worker is told with a client's socket and, with the first one, the page to count in.
 #pragma once
 
 #include "channel/handshake.hpp"

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,27 +17,37 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/log.hpp"
 #include "channel/pass.hpp"
+#include "channel/status.hpp"
+#include "server/audit.hpp"
+#include "server/counters.hpp"
 #include "server/handover.hpp"
+#include "server/peer.hpp"
 
 namespace grus::server {
 namespace {
 
-constexpr std::size_t kMostWorkers = 1024;
+using json = nlohmann::ordered_json;
+
 constexpr int kControl = 3;  // the worker's end of the socket
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{10};  // with who connects and says nothing
+constexpr std::chrono::seconds kPatience{10};      // with who connects and says nothing
+constexpr std::chrono::seconds kPatienceAtEnd{5};  // with workers that were told to end
 constexpr std::size_t kMostGreeting = 256;
+constexpr rlim_t kManyFiles = 16384;
 
-// Who has connected and has not said yet what for.
+// Who has connected and has not said yet what for, or has not taken its answer yet.
 struct Greeting {
   channel::Descriptor socket;
-  channel::Preamble preamble;
-  std::size_t received = 0;
+  Peer peer;
   Clock::time_point until;
+  channel::Preamble preamble{};
+  std::size_t received = 0;
+  std::string answer{};
 };
 
 // As systemd wants it of services with Type=notify.
@@ -54,14 +66,39 @@ void tell_systemd(const char* state) {
 
 struct Worker {
   pid_t process = 0;
-  std::uint64_t session = 0;  // 0: it waits for a client
   channel::Descriptor control;
+  SharedCounters counters;
+  std::uint64_t session = 0;  // 0: it waits for a client
+  Peer peer{};
+  Clock::time_point since{};
+
+  json facts() const {
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
+    json all = {{"session", fmt::format("{:016x}", session)},
+                {"peer", peer.json()},
+                {"worker", process},
+                {"seconds", static_cast<double>(age.count()) / 1000}};
+    all.update(to_json(*counters));
+    return all;
+  }
 };
+
+// Each session takes a few descriptors.
+void allow_many_files() {
+  rlimit files{};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kManyFiles));
+  setrlimit(RLIMIT_NOFILE, &files);
+}
 
 class Server {
  public:
-  explicit Server(const ServeOptions& options) : options_{options} {
-    for (const auto& address : options.listen) listening_.push_back(channel::listen_at(address));
+  explicit Server(const ServeOptions& options) : options_{options}, audit_{options.audit} {
+    allow_many_files();
+    for (const auto& address : options.listen) {
+      listening_.push_back(channel::listen_at(address));
+      if (address.kind == channel::Address::Kind::unix_socket && !options.users.empty()) let_users_in(address.path);
+    }
     sigset_t handled;
     sigemptyset(&handled);
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&handled, signal);
@@ -71,16 +108,21 @@ class Server {
 
   int run() {
     start_worker();
-    for (std::size_t index = 0; index < listening_.size(); ++index)
-      fmt::print("listening at {}\n", channel::bound_at(listening_[index], options_.listen[index]).text());
+    json addresses = json::array();
+    for (std::size_t index = 0; index < listening_.size(); ++index) {
+      addresses.push_back(channel::bound_at(listening_[index], options_.listen[index]).text());
+      fmt::print("listening at {}\n", addresses.back().get<std::string>());
+    }
     std::fflush(stdout);
+    audit_.note("start", {{"pid", getpid()}, {"listen", addresses}});
     tell_systemd("READY=1");
-    while (!ending_) {
+    while (!is_over()) {
       std::vector<pollfd> ready;
       ready.push_back({signals_.get(), POLLIN, 0});
       for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
-      for (const auto& greeting : greetings_) ready.push_back({greeting.socket.get(), POLLIN, 0});
-      if (poll(ready.data(), ready.size(), greetings_.empty() ? -1 : 1000) < 0) continue;
+      for (const auto& greeting : greetings_)
+        ready.push_back({greeting.socket.get(), static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT), 0});
+      if (poll(ready.data(), ready.size(), patience()) < 0) continue;
       if (ready[0].revents) handle_signals();
       std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
       for (std::size_t index = 0; index < listening_.size(); ++index) {
@@ -88,18 +130,60 @@ class Server {
       }
       greet();
     }
-    tell_systemd("STOPPING=1");
-    for (const auto& address : options_.listen) {
-      if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
-    }
-    for (const Worker& worker : workers_) kill(worker.process, SIGTERM);
+    end();
     return 0;
   }
 
  private:
+  // Others must be able to reach it; whether they come in is decided by who they are.
+  static void let_users_in(const std::string& path) {
+    chmod(path.c_str(), S_IRUSR | S_IWUSR | S_IRGRP | S_IWGRP | S_IROTH | S_IWOTH);
+    const std::string folder = path.substr(0, path.rfind('/'));
+    struct stat about {};
+    if (!folder.empty() && stat(folder.c_str(), &about) == 0 && (about.st_mode & S_IXOTH) == 0)
+      log::warn("serve", "other users can't get into {}: chmod o+x it, or listen elsewhere", folder);
+  }
+
+  bool is_over() const { return ending_ && (sessions() == 0 || Clock::now() >= drained_); }
+
+  // How long to wait for something to happen, in milliseconds.
+  int patience() const {
+    if (!ending_) return greetings_.empty() ? -1 : 1000;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(drained_ - Clock::now()).count();
+    return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
+  }
+
+  std::size_t sessions() const {
+    return static_cast<std::size_t>(
+        std::count_if(workers_.begin(), workers_.end(), [](const Worker& one) { return one.session != 0; }));
+  }
+
+  // Clients that come back find nobody, and so know that it is over.
+  void end() {
+    tell_systemd("STOPPING=1");
+    for (const auto& address : options_.listen) {
+      if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
+    }
+    listening_.clear();
+    greetings_.clear();
+    for (const int signal : {SIGTERM, SIGKILL}) {
+      for (const Worker& worker : workers_) kill(worker.process, signal);
+      const auto until = Clock::now() + kPatienceAtEnd;
+      for (pollfd ready{signals_.get(), POLLIN, 0}; !workers_.empty() && Clock::now() < until;) {
+        poll(&ready, 1, 100);
+        handle_signals();
+      }
+    }
+    audit_.note("stop", {{"pid", getpid()}});
+  }
+
   void start_worker() {
     int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return;
+    auto counters = SharedCounters::make();
+    if (!counters || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+      log::error("serve", "a worker can't be started: {}", std::strerror(errno));
+      return;
+    }
     channel::Descriptor mine{ends[0]};
     const channel::Descriptor workers{ends[1]};
     std::vector<char*> command;
@@ -122,64 +206,146 @@ class Server {
       log::error("serve", "a worker can't be started: {}", std::strerror(errno));
       return;
     }
-    workers_.push_back({child, 0, std::move(mine)});
+    workers_.push_back({child, std::move(mine), std::move(counters)});
+  }
+
+  bool admits(const Peer& peer) const {
+    if (!peer.user) return true;  // who listens elsewhere than here and on loopback is refused before
+    return *peer.user == 0 || *peer.user == geteuid() ||
+           std::find(options_.users.begin(), options_.users.end(), *peer.user) != options_.users.end();
   }
 
   void accept(const channel::Descriptor& listening) {
     channel::Descriptor client = channel::accept_from(listening);
     if (client.get() < 0) return;
-    // Who listens elsewhere than here and on loopback is refused before.
-    if (channel::is_unix(client) && !channel::is_of_this_user(client)) {
-      log::warn("serve", "a client of another user was refused");
-      return;
-    }
-    if (workers_.size() > kMostWorkers || greetings_.size() >= kMostGreeting) {
-      log::warn("serve", "a client was refused: there are {} sessions already", workers_.size() - 1);
-      return;
-    }
-    greetings_.push_back({std::move(client), {}, 0, Clock::now() + kPatience});
+    Greeting greeting{std::move(client), {}, Clock::now() + kPatience};
+    greeting.peer = peer_of(greeting.socket);
+    if (!admits(greeting.peer)) return refuse(greeting, channel::Refusal::stranger);
+    if (greetings_.size() >= kMostGreeting) return refuse(greeting, channel::Refusal::full);
+    greetings_.push_back(std::move(greeting));
+  }
+
+  void refuse(const Greeting& greeting, channel::Refusal why) const {
+    channel::Welcome answer;
+    answer.refusal = why;
+    (void)!send(greeting.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    constexpr const char* kWhy[] = {"no worker could be started", "not admitted", "too many sessions",
+                                    "the server is about to end"};
+    const char* const text = kWhy[static_cast<std::size_t>(why)];
+    log::warn("serve", "{} was refused: {}", greeting.peer.text(), text);
+    audit_.note("refuse", {{"peer", greeting.peer.json()}, {"why", text}});
   }
 
   void greet() {
     for (Greeting& greeting : greetings_) {
+      if (!greeting.answer.empty()) {
+        send_answer(greeting);
+        continue;
+      }
       auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
       const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
                                     sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
       if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
       if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
-      if (received > 0 && greeting.preamble.magic == channel::kMagic) {
-        greeting.preamble.purpose == channel::Preamble::Purpose::resume ? resume_session(greeting)
-                                                                        : start_session(greeting);
-      }
-      greeting.socket.reset();
+      if (received > 0 && greeting.preamble.magic == channel::kMagic) serve_purpose(greeting);
+      if (greeting.answer.empty()) greeting.socket.reset();
     }
     std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
   }
 
-  bool hand_over(const Greeting& greeting, const Worker& worker) const {
-    const int client = greeting.socket.get();
+  void serve_purpose(Greeting& greeting) {
+    using Purpose = channel::Preamble::Purpose;
+    if (greeting.preamble.purpose == Purpose::status) {
+      greeting.answer = channel::status_answer(status_for(greeting.peer));
+    } else if (greeting.preamble.purpose == Purpose::resume) {
+      resume_session(greeting);
+    } else if (ending_) {
+      refuse(greeting, channel::Refusal::ending);
+    } else if (sessions() >= options_.sessions) {
+      refuse(greeting, channel::Refusal::full);
+    } else {
+      start_session(greeting);
+    }
+  }
+
+  // Never waits: whoever asked may be in no hurry to read.
+  static void send_answer(Greeting& greeting) {
+    std::string& answer = greeting.answer;
+    const ssize_t sent = send(greeting.socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    answer.erase(0, static_cast<std::size_t>(std::max<ssize_t>(sent, 0)));
+    if (sent < 0 || answer.empty()) greeting.socket.reset();
+  }
+
+  // Users see their own sessions; this user and root see all.
+  std::string status_for(const Peer& peer) const {
+    json answer = {{"version", GRUS_VERSION}, {"pid", getpid()}, {"sessions", json::array()}};
+    if (!peer.user) {
+      answer = {{"error", "over a network it tells nobody what runs; ask on its own host, through a Unix socket"}};
+    } else {
+      const bool sees_all = *peer.user == 0 || *peer.user == geteuid();
+      for (const Worker& worker : workers_) {
+        if (worker.session != 0 && (sees_all || worker.peer.user == peer.user))
+          answer["sessions"].push_back(worker.facts());
+      }
+    }
+    return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+  }
+
+  bool hand_over(const Greeting& greeting, const Worker& worker, std::span<const int> descriptors) const {
     const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count())};
-    return channel::pass(worker.control.get(), what, {&client, 1});
+    return channel::pass(worker.control.get(), what, descriptors);
   }
 
   // A worker that has died since it was started is replaced once; its client would have to wait for ever.
   void start_session(const Greeting& greeting) {
-    for (int attempt = 0; attempt < 2; ++attempt) {
+    bool started = false;
+    for (int attempt = 0; attempt < 2 && !started; ++attempt) {
       const auto ready =
           std::find_if(workers_.begin(), workers_.end(), [](const auto& one) { return one.session == 0; });
       if (ready != workers_.end()) {
         (void)!getrandom(&ready->session, sizeof ready->session, 0);
-        if (hand_over(greeting, *ready)) break;
+        const int descriptors[] = {greeting.socket.get(), ready->counters.descriptor()};
+        started = hand_over(greeting, *ready, descriptors);
+        if (started) {
+          note_start(*ready, greeting.peer);
+        } else {
+          workers_.erase(ready);
+        }
       }
       start_worker();
     }
-    start_worker();
+    if (!started) refuse(greeting, channel::Refusal::none);
+  }
+
+  void note_start(Worker& worker, const Peer& peer) const {
+    worker.peer = peer;
+    worker.since = Clock::now();
+    audit_.note(
+        "connect",
+        {{"peer", peer.json()}, {"session", fmt::format("{:016x}", worker.session)}, {"worker", worker.process}});
+  }
+
+  void note_end(const Worker& worker, int status) const {
+    if (WIFSIGNALED(status) && !ending_)
+      log::warn("serve", "worker {} was ended by signal {}", worker.process, WTERMSIG(status));
+    if (worker.session == 0) return;
+    json facts = worker.facts();
+    const std::string why = why_ended(*worker.counters);
+    facts["why"] = !why.empty()          ? why
+                   : ending_             ? "the server ended"
+                   : WIFSIGNALED(status) ? fmt::format("the worker was ended by signal {}", WTERMSIG(status))
+                                         : "the driver ended the worker";
+    audit_.note("end", facts);
   }
 
   void resume_session(const Greeting& greeting) const {
     for (const Worker& worker : workers_) {
-      if (worker.session == greeting.preamble.session && worker.session != 0 && hand_over(greeting, worker)) return;
+      const int client = greeting.socket.get();
+      if (worker.session == greeting.preamble.session && worker.session != 0 &&
+          hand_over(greeting, worker, {&client, 1}))
+        return;
     }
     channel::Resume rest;
     (void)!recv(greeting.socket.get(), &rest, sizeof rest,
@@ -191,22 +357,29 @@ class Server {
   void handle_signals() {
     signalfd_siginfo signal{};
     while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-      if (signal.ssi_signo != SIGCHLD) ending_ = true;
+      if (signal.ssi_signo == SIGCHLD) continue;
+      drained_ = ending_ ? Clock::now() : Clock::now() + options_.drain;  // who says it twice doesn't want to wait
+      ending_ = true;
     }
     int status = 0;
-    for (pid_t worker = 0; (worker = waitpid(-1, &status, WNOHANG)) > 0;) {
-      std::erase_if(workers_, [&](const Worker& one) { return one.process == worker; });
-      if (WIFSIGNALED(status)) log::warn("serve", "worker {} was ended by signal {}", worker, WTERMSIG(status));
+    for (pid_t process = 0; (process = waitpid(-1, &status, WNOHANG)) > 0;) {
+      const auto worker =
+          std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) { return one.process == process; });
+      if (worker == workers_.end()) continue;
+      note_end(*worker, status);
+      workers_.erase(worker);
     }
   }
 
   const ServeOptions& options_;
+  const Audit audit_;
   std::vector<channel::Descriptor> listening_;
   std::vector<Greeting> greetings_;
   channel::Descriptor signals_;
   std::vector<Worker> workers_;
   sigset_t before_{};
   bool ending_ = false;
+  Clock::time_point drained_{};
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 // loaded, so that a new session waits for none of that.
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <string>
 #include <vector>
@@ -10,13 +12,20 @@
 
 namespace grus::server {
 
+inline constexpr std::size_t kMostSessions = 1024;
+
 struct ServeOptions {
   std::vector<channel::Address> listen;
-  std::chrono::seconds grace{10};   // for clients that lost their connection
-  std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
+  std::chrono::seconds grace{10};        // for clients that lost their connection
+  std::chrono::seconds drain{0};         // for sessions to end by themselves when the server is to end
+  std::size_t sessions = kMostSessions;  // at a time, at most
+  std::vector<uid_t> users;              // who may come through a Unix socket, besides this user and root
+  std::string audit;                     // a file; empty: the log
+  std::vector<std::string> worker;       // the command that becomes one; the number of its control socket is added
 };
 
-// Until SIGTERM or SIGINT. Throws channel::Lost if it can't listen.
+// Until SIGTERM or SIGINT. Throws channel::Lost if it can't listen, std::runtime_error if it can't write its audit
+// file.
 int serve(const ServeOptions& options);
 
 }  // namespace grus::server

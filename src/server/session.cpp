@@ -41,18 +41,19 @@ std::vector<T> ended(std::vector<T> list) {
 
 }  // namespace
 
-Session::Session(channel::Opened channel, Executor& executor, int output)
+Session::Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters)
     : stream_{std::move(channel.stream)},
       memory_{std::move(channel.memory)},
       input_{*stream_},
       executor_{executor},
-      output_{output} {}
+      terms_{std::move(terms)},
+      counters_{counters} {}
 
 // From a thread of its own, so that no kernel waits for room, and before every answer that says that commands are done.
 void Session::send_output() {
   const std::lock_guard lock{output_mutex_};
   Bytes text(4096);
-  for (ssize_t size = 0; (size = ::read(output_, text.data(), text.size())) > 0;)
+  for (ssize_t size = 0; (size = ::read(terms_.output, text.data(), text.size())) > 0;)
     send_message(Kind::output, 0, {text.begin(), text.begin() + size}, {});
 }
 
@@ -69,6 +70,8 @@ std::string Session::run() {
       if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
       if (!greeted) input_.set_patience({});
       greeted = true;
+      Counters::add(counters_.bytes_in, sizeof head + head.body + head.bulk);
+      if (head.number != 0) Counters::add(counters_.round_trips, 1);
       handle(head, reader);
       reader.expect_end();
     }
@@ -84,6 +87,7 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
                     {const_cast<std::byte*>(body.data()), body.size()},
                     {const_cast<std::byte*>(bulk.data()), bulk.size()}};
   const std::lock_guard lock{out_mutex_};
+  Counters::add(counters_.bytes_out, sizeof head + body.size() + bulk.size());
   try {
     stream_->send({parts, bulk.empty() ? 2U : 3U});
   } catch (const channel::Lost&) {
@@ -115,8 +119,30 @@ void Session::check_all(ObjectType type, std::span<const ObjectId> ids) {
 
 void Session::create(ObjectType type, ObjectId id, cl_int code) {
   if (!id || id.slot() >= kMaxSlots - kOwnSlots) throw BadMessage{"an id that can't be"};
-  if (!objects_[static_cast<std::size_t>(type)].emplace(id.value(), code).second)
-    throw BadMessage{"an object that is there already"};
+  auto& objects = objects_[static_cast<std::size_t>(type)];
+  if (!objects.emplace(id.value(), code).second) throw BadMessage{"an object that is there already"};
+  counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+}
+
+bool Session::may_have(std::size_t size) const {
+  const std::uint64_t has = counters_.memory.load(std::memory_order_relaxed);
+  return terms_.memory == 0 || (has <= terms_.memory && size <= terms_.memory - has);
+}
+
+void Session::count_memory(ObjectId id, std::size_t size) {
+  memories_[id.value()].counted = size;
+  Counters::add(counters_.memory, size);
+  counters_.memory_peak.store(
+      std::max(counters_.memory_peak.load(std::memory_order_relaxed), counters_.memory.load(std::memory_order_relaxed)),
+      std::memory_order_relaxed);
+}
+
+void Session::forget_memory(ObjectId id) {
+  ++memory_changes_;
+  const auto found = memories_.find(id.value());
+  if (found == memories_.end()) return;
+  Counters::add(counters_.memory, -found->second.counted);
+  memories_.erase(found);
 }
 
 ObjectId Session::new_own_id() {
@@ -168,6 +194,16 @@ void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices)
   if (region.id && executor_.create_buffer(region) == CL_SUCCESS) bulk_regions_[context.value()] = region.id;
 }
 
+// For people who look at the session.
+void Session::note_devices(std::span<const ObjectId> devices) {
+  for (const ObjectId device : devices) {
+    const auto fact = executor_.device_info(device, CL_DEVICE_NAME);
+    if (!fact) continue;
+    const std::string name = text_from_bytes(*fact);
+    if (named_devices_.insert(name).second) Counters::append(counters_.devices, name + "\n");
+  }
+}
+
 void Session::Queue::is_done(std::uint64_t number) {
   std::uint64_t known = done.load(std::memory_order_relaxed);
   while (known < number && !done.compare_exchange_weak(known, number, std::memory_order_acq_rel)) continue;
@@ -187,13 +223,12 @@ void Session::hello(Number number, Reader& reader) {
   Bytes body;
   wire::Writer writer{body};
   const auto platforms = executor_.platforms();
-  writer(kCredit, platforms.size());
-  for (std::uint32_t index = 0; index < platforms.size(); ++index) {
+  // With a limit every buffer is asked for, so that the call that goes beyond it is the one that fails.
+  writer(terms_.memory == 0 ? kCredit : 0, terms_.offer.size());
+  for (const auto& [index, devices] : terms_.offer) {
     writer(platforms[index], executor_.describe_driver(index));
-    const auto devices = executor_.device_count(index);
-    const cl_uint count = devices ? *devices : 0;
-    writer(std::size_t{count});
-    for (cl_uint device = 0; device < count; ++device) {
+    writer(devices.size());
+    for (const cl_uint device : devices) {
       const ObjectId id = new_own_id();  // a name for the time being
       executor_.name_device(index, device, id);
       writer(executor_.works_in_place(id), std::size_t{kLastDeviceQuery - kFirstDeviceQuery});
@@ -208,6 +243,12 @@ void Session::hello(Number number, Reader& reader) {
   send_message(Kind::answer, number, body, {});
 }
 
+// By the number that the client was told.
+const OfferedPlatform& Session::offered_platform(std::uint32_t number) const {
+  if (number >= terms_.offer.size()) throw BadMessage{"a platform that isn't there"};
+  return terms_.offer[number];
+}
+
 void Session::handle_devices(const Head& head, Reader& reader) {
   switch (head.kind) {
     case Kind::device_info: {
@@ -220,11 +261,10 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       const auto platform = reader.take<std::uint32_t>();
       const auto index = reader.take<cl_uint>();
       const auto id = reader.take<ObjectId>();
-      if (platform >= executor_.platforms().size()) throw BadMessage{"a platform that isn't there"};
-      const auto count = executor_.device_count(platform);
-      if (!count || index >= *count) throw BadMessage{"a device that isn't there"};
+      const OfferedPlatform& offered = offered_platform(platform);
+      if (index >= offered.devices.size()) throw BadMessage{"a device that isn't there"};
       create(ObjectType::device, id, CL_SUCCESS);
-      executor_.name_device(platform, index, id);
+      executor_.name_device(offered.index, offered.devices[index], id);
       if (executor_.works_in_place(id)) in_place_.insert(id.value());
       return;
     }
@@ -252,8 +292,7 @@ void Session::handle_devices(const Head& head, Reader& reader) {
     }
     case Kind::unload_compiler: {
       const auto platform = reader.take<std::uint32_t>();
-      if (platform >= executor_.platforms().size()) throw BadMessage{"a platform that isn't there"};
-      return answer(head.number, executor_.unload_compiler(platform));
+      return answer(head.number, executor_.unload_compiler(offered_platform(platform).index));
     }
     default:
       throw BadMessage{"a message of no known kind"};
@@ -268,14 +307,15 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto platform = reader.take<std::uint32_t>();
       const auto properties = reader.take<std::vector<cl_context_properties>>();
       check_all(ObjectType::device, devices);
-      if (devices.empty() || platform >= executor_.platforms().size()) throw BadMessage{"a context of nothing"};
+      if (devices.empty()) throw BadMessage{"a context of nothing"};
       const auto notice = [this, id](const char* text, const void*, std::size_t) {
         post([this, id, text = std::string{text}] { send(Kind::notice, 0, {}, id, text); });
       };
-      const cl_int code = executor_.create_context(id, devices, platform, properties, notice);
+      const cl_int code = executor_.create_context(id, devices, offered_platform(platform).index, properties, notice);
       if (code == CL_SUCCESS) {
         create(ObjectType::context, id, code);
         register_bulk(id, devices);
+        note_devices(devices);
         contexts_in_place_[id.value()] = std::all_of(
             devices.begin(), devices.end(), [&](ObjectId device) { return in_place_.contains(device.value()); });
       }
@@ -308,6 +348,11 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       order.properties = ended(std::move(order.properties));
       order.host = shared_at(reader.take<std::uint64_t>(), order.size);
       if (order.is_region && !order.host) throw BadMessage{"memory for mappings that isn't shared"};
+      if (!order.is_region && !may_have(order.size)) {
+        skip_bulk(head.bulk);
+        create(ObjectType::memory, order.id, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+        return answer(head.number, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+      }
       const bool in_place = contexts_in_place_[order.context.value()];
       Data initial;
       if (in_place && !order.host) {
@@ -323,6 +368,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       create(ObjectType::memory, order.id, code);
       memories_[order.id.value()].size = order.size;
       if (in_place) memories_[order.id.value()].host = static_cast<std::byte*>(order.host);
+      if (code == CL_SUCCESS && !order.is_region) count_memory(order.id, order.size);
       ++memory_changes_;
       return answer(head.number, code);
     }
@@ -349,10 +395,15 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         order.host = shared_at(place, most_bytes(order.desc));
       const Data initial = head.bulk != 0 ? receive_image(head.bulk, most_bytes(order.desc)) : nullptr;
       order.initial = initial.get();
-      const auto layout = executor_.create_image(order);
+      auto layout = executor_.create_image(order);
+      if (layout && !order.from && !may_have(layout->size)) {
+        executor_.free(ObjectType::memory, order.id);
+        layout = Failure{CL_MEM_OBJECT_ALLOCATION_FAILURE};
+      }
       if (layout) {
         create(ObjectType::memory, order.id, CL_SUCCESS);
-        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type, nullptr};
+        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type};
+        if (!order.from) count_memory(order.id, layout->size);
       }
       return answer(head.number, layout);
     }
@@ -391,11 +442,10 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       }
       if (type == ObjectType::queue) free_queue(id);
       if (is_there) executor_.free(type, id);
-      objects_[static_cast<std::size_t>(type)].erase(id.value());
-      if (type == ObjectType::memory) {
-        memories_.erase(id.value());
-        ++memory_changes_;
-      }
+      auto& objects = objects_[static_cast<std::size_t>(type)];
+      objects.erase(id.value());
+      counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+      if (type == ObjectType::memory) forget_memory(id);
       if (type == ObjectType::context) contexts_in_place_.erase(id.value());
       if (type == ObjectType::queue) {
         const std::lock_guard lock{errors_mutex_};

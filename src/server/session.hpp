@@ -16,14 +16,20 @@
 #include "channel/handshake.hpp"
 #include "channel/input.hpp"
 #include "command/executor.hpp"
+#include "server/counters.hpp"
 #include "server/helpers.hpp"
+#include "server/offer.hpp"
 
 namespace grus::server {
 
 class Session {
  public:
-  // The descriptor gives what kernels print.
-  Session(channel::Opened channel, Executor& executor, int output);
+  struct Terms {
+    Offer offer;
+    std::uint64_t memory = 0;  // bytes in buffers and images, at most; 0: as much as there is
+    int output = -1;           // a descriptor that gives what kernels print
+  };
+  Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters);
 
   // Until the client is gone, or misbehaves; says which.
   std::string run();
@@ -38,6 +44,7 @@ class Session {
     std::size_t element_size = 0;  // images
     cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
     std::byte* host = nullptr;  // where its bytes are, if its device works on them there
+    std::size_t counted = 0;    // bytes of its own
   };
   // Commands are counted as they come; all up to `done` are known to be finished.
   struct Queue {
@@ -112,6 +119,8 @@ class Session {
   void give_back(std::size_t staged);
   void free_queue(ObjectId id);
   void register_bulk(ObjectId context, std::span<const ObjectId> devices);
+  const OfferedPlatform& offered_platform(std::uint32_t number) const;
+  void note_devices(std::span<const ObjectId> devices);
   void build(Number number, const BuildOrder& order, bool only_check);
   Place read_place(wire::Reader& reader);
   void note_result(const Place& place, cl_int code);
@@ -121,6 +130,10 @@ class Session {
   void check_all(ObjectType type, std::span<const ObjectId> ids);
   void create(ObjectType type, ObjectId id, cl_int code);
   void check_arguments(Kernel& kernel);
+  // Whether the session may have so much more.
+  bool may_have(std::size_t size) const;
+  void count_memory(ObjectId id, std::size_t size);
+  void forget_memory(ObjectId id);
   template <typename Command>
   cl_int check_memories(const Command& command);
   ObjectId new_own_id();
@@ -129,6 +142,7 @@ class Session {
   // What the client calls a place in the memory that both share.
   std::byte* shared_at(std::uint64_t place, std::size_t size) const;
   Data receive_bulk(std::size_t size, std::size_t expected);
+  void skip_bulk(std::size_t size);
   Data receive_image(std::size_t size, std::size_t read_by_driver);
   static std::size_t most_bytes(const cl_image_desc& desc);
 
@@ -151,7 +165,8 @@ class Session {
   const std::shared_ptr<channel::SharedMemory> memory_;  // null over a network
   channel::Input input_;
   Executor& executor_;
-  const int output_;
+  const Terms terms_;
+  Counters& counters_;
   std::mutex output_mutex_;  // keeps what is printed in order
   std::mutex out_mutex_;     // keeps messages apart
 
@@ -160,6 +175,7 @@ class Session {
   std::unordered_map<std::uint64_t, Kernel> kernels_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Queue>> queues_;
   std::unordered_set<std::uint64_t> in_place_;  // devices
+  std::unordered_set<std::string> named_devices_;
   std::unordered_map<std::uint64_t, bool> contexts_in_place_;
   std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
   std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far

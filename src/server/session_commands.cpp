@@ -186,6 +186,10 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   transfer.size = packed_size(transfer.command, memory);
   if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};
   transfer.shared = shared_at(reader.take<std::uint64_t>(), transfer.size);
+  if (transfer.shared) {
+    constexpr bool kReads = requires(Command command) { command.to = static_cast<void*>(nullptr); };
+    Counters::add(kReads ? counters_.bytes_shared : counters_.bytes_in, transfer.size);
+  }
   return transfer;
 }
 
@@ -325,6 +329,7 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
   wire::Writer{body}(cl_int{CL_SUCCESS});
   Head head{static_cast<std::uint32_t>(body.size()), Kind::answer, channel::Crowd::no, number, transfer.size};
   const std::lock_guard lock{out_mutex_};
+  Counters::add(counters_.bytes_out, sizeof head + body.size() + transfer.size);
   iovec begin[2] = {{&head, sizeof head}, {body.data(), body.size()}};
   stream_->send(begin);
   const auto send_what_was_read = [&] {
@@ -358,6 +363,11 @@ Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
   Data data{new std::byte[size]};
   input_.read(data.get(), size);
   return data;
+}
+
+void Session::skip_bulk(std::size_t size) {
+  std::array<std::byte, 4096> piece;
+  for (; size != 0; size -= std::min(size, piece.size())) input_.read(piece.data(), std::min(size, piece.size()));
 }
 
 // Where in an object that is worked on in place the transfer begins; null if it must be left to the driver.
@@ -478,6 +488,9 @@ void Session::write_from(const Transfer<Command>& transfer, const void* from, st
   when_done(place.queue, event, own, [done = std::move(done)](cl_int) { done(); });
 }
 
-void Session::handle_command(const Head& head, Reader& reader) { handle_command_from<0>(head, reader); }
+void Session::handle_command(const Head& head, Reader& reader) {
+  Counters::add(counters_.commands, 1);
+  handle_command_from<0>(head, reader);
+}
 
 }  // namespace grus::server

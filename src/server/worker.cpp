@@ -5,15 +5,17 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 
 #include "base/log.hpp"
-#include "base/reserved_array.hpp"
 #include "base/thread.hpp"
 #include "channel/pass.hpp"
 #include "executor/local.hpp"
+#include "server/counters.hpp"
 #include "server/handover.hpp"
+#include "server/sandbox.hpp"
 #include "server/session.hpp"
 
 namespace grus::server {
@@ -31,39 +33,43 @@ int capture_output() {
 }
 
 // Address space; pages are only taken when they are used.
-std::size_t arena_size() {
-  return 2 * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+std::size_t arena_size(const WorkerOptions& options) {
+  const std::size_t memory =
+      static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return 2 * (options.memory != 0 ? std::min(memory, options.memory) : memory);
 }
 
 }  // namespace
 
-int run_worker(int control) {
+int run_worker(int control, const WorkerOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // nobody would look after it
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   std::signal(SIGINT, SIG_IGN);  // of the terminal that the server was started in
   std::signal(SIGPIPE, SIG_IGN);
+  try {
+    if (options.sandbox) enter_sandbox();
+  } catch (const std::exception& error) {
+    log::error("worker", "{}", error.what());
+    return 1;
+  }
   const int output = capture_output();
   // Never destroyed: the process ends instead, which gives everything back at once.
   auto* const executor = new LocalExecutor;
-  for (std::uint32_t platform = 0; platform < executor->platforms().size(); ++platform) {
-    const auto count = executor->device_count(platform);
-    for (cl_uint device = 0; count && device < *count; ++device) {
-      const ObjectId id{1, kMaxSlots - 1};  // a name for the time being
-      executor->name_device(platform, device, id);
-      (void)executor->works_in_place(id);
-    }
-  }
+  const Offer offer = make_offer(*executor, options.devices);
   auto client = channel::receive_passed<Handover>(control);
   if (!client) return 0;  // the server is gone
   const Handover& what = client->what;
+  auto* const counters = new SharedCounters{SharedCounters::map(std::move(client->descriptors[1]))};
+  if (!*counters) return 1;
   auto* const resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
   Session* session = nullptr;
   try {
-    auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(), what.session,
-                                          *resumptions);
-    session = new Session{std::move(opened), *executor, output};
+    auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(options),
+                                          what.session, *resumptions);
+    if (options.sandbox) limit_files();
+    session = new Session{std::move(opened), *executor, {offer, options.memory, output}, **counters};
   } catch (const channel::Lost& lost) {
-    log::info("worker", "{}: {}", getpid(), lost.what());
+    Counters::append((*counters)->why, lost.what());
     return 0;
   }
   start_thread("grus-output", [=] {
@@ -77,8 +83,7 @@ int run_worker(int control) {
         resumptions->offer(std::move(socket));
       }).detach();
   }).detach();
-  const std::string why = session->run();
-  log::info("worker", "{}: {}", getpid(), why);
+  Counters::append((*counters)->why, session->run());
   std::_Exit(0);
 }
 

@@ -1,10 +1,20 @@
 // The process behind one session: the vendor's driver, its compiler and its crashes stay inside it.
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 namespace grus::server {
+
+struct WorkerOptions {
+  std::vector<std::string> devices;  // only those that have one of these texts in their name or their platform's
+  std::uint64_t memory = 0;          // bytes in buffers and images, at most; 0: as much as there is
+  bool sandbox = true;
+};
 
 // Loads the drivers, waits for a client's socket on the control socket, and serves that client until it is gone.
 // Returns the exit status.
-int run_worker(int control);
+int run_worker(int control, const WorkerOptions& options);
 
 }  // namespace grus::server

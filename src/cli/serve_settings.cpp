@@ -1,0 +1,227 @@
+#include "cli/serve_settings.hpp"
+
+#define TOML_ENABLE_FORMATTERS 0  // they would load the library of mathematics
+#include <toml++/toml.h>
+
+#include <charconv>
+#include <filesystem>
+#include <limits>
+
+#include "base/log.hpp"
+#include "cli/problem.hpp"
+
+namespace grus::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSystemFile = "/etc/grus/serve.toml";
+
+using List = std::vector<std::string>;
+using Value = std::variant<std::string*, List*, unsigned*, bool*, Size*>;
+
+// One row makes the option, its help, and the key in the file.
+struct Setting {
+  const char* key;
+  const char* option;
+  const char* type;  // in the help
+  Value value;
+  const char* help;
+};
+
+std::vector<Setting> all_of(ServeSettings& s) {
+  return {
+      {"listen", "--listen", "ADDRESS", &s.listen,
+       "unix:PATH or tcp:HOST:PORT, again for more; else a socket in the user's runtime folder"},
+      {"vendors", "--vendors", "PATH", &s.vendors, "Drivers to offer, as for `grus run`"},
+      {"devices", "--device", "TEXT", &s.devices,
+       "Offer only devices that have TEXT in their name or in their platform's, again for more"},
+      {"users", "--user", "NAME", &s.users,
+       "Who may come through a Unix socket, besides this user and root: names or numbers, again for more"},
+      {"sessions", "--sessions", "COUNT", &s.sessions, "Sessions at a time, at most"},
+      {"memory", "--memory", "SIZE", &s.memory,
+       "What a session may have in buffers and images, 2GiB say; else as much as there is"},
+      {"grace", "--grace", "SECONDS", &s.grace, "How long to wait for a client whose connection was lost"},
+      {"drain", "--drain", "SECONDS", &s.drain, "How long sessions may go on when the server is to end"},
+      {"audit", "--audit", "FILE", &s.audit,
+       "Append a line of JSON for everybody who comes, is refused, or leaves; else they are in the log "
+       "(GRUS_LOG=info)"},
+      {"sandbox", "!--no-sandbox", "", &s.sandbox,
+       "Don't confine workers, for a driver that needs more than the sandbox lets it do"},
+  };
+}
+
+// 512, 64MiB, 2G: powers of 1024.
+bool read_size(std::string_view text, Size& size) {
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  if (error != std::errc{}) return false;
+  if (unit.starts_with(' ')) unit.remove_prefix(1);
+  constexpr std::string_view kUnits = "KMGT";
+  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit[0]) + 1;
+  const std::string_view rest = unit.empty() ? unit : unit.substr(1);
+  if ((!unit.empty() && power == 0) || !(rest.empty() || rest == "iB")) return false;
+  if (number > std::numeric_limits<std::uint64_t>::max() >> (10 * power)) return false;
+  size.bytes = number << (10 * power);
+  return true;
+}
+
+std::string size_text(Size size) {
+  constexpr const char* kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; size.bytes != 0 && size.bytes % 1024 == 0 && unit < 4; ++unit) size.bytes /= 1024;
+  return fmt::format("{}{}", size.bytes, kUnits[unit]);
+}
+
+// Reads a node of the file; if it is of another kind, says what it must be.
+struct FromFile {
+  const toml::node& node;
+
+  const char* operator()(std::string* to) const {
+    const auto text = node.value_exact<std::string>();
+    if (text) *to = *text;
+    return text ? nullptr : "it must be a text, in quotes";
+  }
+  const char* operator()(List* to) const {
+    to->clear();
+    if (const toml::array* const list = node.as_array()) {
+      for (const toml::node& one : *list) {
+        if (!add(one, *to)) return "it must be a list of texts";
+      }
+      return nullptr;
+    }
+    return add(node, *to) ? nullptr : "it must be a text or a list of texts";
+  }
+  const char* operator()(unsigned* to) const {
+    const auto number = node.value_exact<std::int64_t>();
+    if (!number || *number < 0 || *number > std::numeric_limits<int>::max()) return "it must be a number, not below 0";
+    *to = static_cast<unsigned>(*number);
+    return nullptr;
+  }
+  const char* operator()(bool* to) const {
+    const auto truth = node.value_exact<bool>();
+    if (truth) *to = *truth;
+    return truth ? nullptr : "it must be true or false";
+  }
+  const char* operator()(Size* to) const {
+    const auto number = node.value_exact<std::int64_t>();
+    const auto text = node.value_exact<std::string>();
+    if (number && *number >= 0) {
+      to->bytes = static_cast<std::uint64_t>(*number);
+      return nullptr;
+    }
+    return text && read_size(*text, *to) ? nullptr : "it must be a size: 512MiB or 2GiB, in quotes, or bytes";
+  }
+
+ private:
+  // Users can be numbers.
+  static bool add(const toml::node& one, List& to) {
+    if (const auto text = one.value_exact<std::string>()) {
+      to.push_back(*text);
+    } else if (const auto number = one.value_exact<std::int64_t>()) {
+      to.push_back(std::to_string(*number));
+    } else {
+      return false;
+    }
+    return true;
+  }
+};
+
+struct ToFile {
+  std::string operator()(const std::string* text) const {
+    std::string out;
+    for (const char c : *text) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += static_cast<unsigned char>(c) < ' ' ? fmt::format("\\u{:04x}", c) : std::string{c};
+    }
+    return fmt::format("\"{}\"", out);
+  }
+  std::string operator()(const List* list) const {
+    std::string out;
+    for (const auto& text : *list) out += (out.empty() ? "" : ", ") + (*this)(&text);
+    return fmt::format("[{}]", out);
+  }
+  std::string operator()(const unsigned* number) const { return std::to_string(*number); }
+  std::string operator()(const bool* truth) const { return *truth ? "true" : "false"; }
+  std::string operator()(const Size* size) const { return fmt::format("\"{}\"", size_text(*size)); }
+};
+
+std::string default_file() {
+  const char* const configuration = std::getenv("XDG_CONFIG_HOME");
+  const char* const home = std::getenv("HOME");
+  fs::path own;
+  if (configuration && *configuration) {
+    own = fs::path{configuration} / "grus" / "serve.toml";
+  } else if (home && *home) {
+    own = fs::path{home} / ".config" / "grus" / "serve.toml";
+  }
+  std::error_code error;
+  for (const fs::path& file : {own, fs::path{kSystemFile}}) {
+    if (!file.empty() && fs::exists(file, error)) return file;
+  }
+  return {};
+}
+
+toml::table parse(const std::string& file) {
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) throw Problem{fmt::format("--config {}: no such file", file), kUsage};
+  try {
+    return toml::parse_file(file);
+  } catch (const toml::parse_error& wrong) {
+    throw Problem{fmt::format("{}:{}: {}", file, wrong.source().begin.line, wrong.description()), kUsage};
+  }
+}
+
+}  // namespace
+
+void add_options(CLI::App& app, ServeSettings& settings) {
+  for (const Setting& setting : all_of(settings)) {
+    CLI::Option* option = nullptr;
+    if (const auto flag = std::get_if<bool*>(&setting.value)) {
+      app.add_flag(setting.option, **flag, setting.help);
+    } else if (const auto size = std::get_if<Size*>(&setting.value)) {
+      const auto read = [to = *size](const std::string& text) {
+        if (!read_size(text, *to)) throw CLI::ValidationError{"--memory", text + " is no size: write 512MiB or 2GiB"};
+      };
+      option = app.add_option_function<std::string>(setting.option, read, setting.help);
+    } else if (const auto text = std::get_if<std::string*>(&setting.value)) {
+      option = app.add_option(setting.option, **text, setting.help);
+    } else if (const auto list = std::get_if<List*>(&setting.value)) {
+      option = app.add_option(setting.option, **list, setting.help);
+    } else if (const auto number = std::get_if<unsigned*>(&setting.value)) {
+      option = app.add_option(setting.option, **number, setting.help)->capture_default_str();
+    }
+    if (option) option->type_name(setting.type);
+  }
+}
+
+std::string read_settings(const std::string& file, const CLI::App& app, ServeSettings& settings) {
+  std::string chosen = file.empty() ? default_file() : file;
+  if (chosen.empty()) return {};
+  const std::vector<Setting> known = all_of(settings);
+  for (const auto& [key, node] : parse(chosen)) {
+    const auto refuse = [&, line = key.source().begin.line, name = std::string{key.str()}](std::string_view why) {
+      throw Problem{fmt::format("{}:{}: {}: {}", chosen, line, name, why), kUsage};
+    };
+    const auto setting =
+        std::find_if(known.begin(), known.end(), [name = key.str()](const Setting& one) { return one.key == name; });
+    if (setting == known.end()) {
+      refuse("there is no such setting");
+      continue;
+    }
+    const std::string option = setting->option[0] == '!' ? setting->option + 1 : setting->option;
+    if (app.get_option(option)->count() > 0) continue;
+    if (const char* const why = std::visit(FromFile{node}, setting->value)) refuse(why);
+  }
+  return chosen;
+}
+
+std::string text_of(ServeSettings settings) {
+  std::string out;
+  for (const Setting& setting : all_of(settings))
+    out += fmt::format("{} = {}\n", setting.key, std::visit(ToFile{}, setting.value));
+  return out;
+}
+
+}  // namespace grus::cli

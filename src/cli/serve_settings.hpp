@@ -1,0 +1,40 @@
+// What `grus serve` can be told, by options and in a file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "server/serve.hpp"
+
+namespace grus::cli {
+
+struct Size {
+  std::uint64_t bytes = 0;
+};
+
+struct ServeSettings {
+  std::vector<std::string> listen;
+  std::string vendors;
+  std::vector<std::string> devices;
+  std::vector<std::string> users;
+  unsigned sessions = server::kMostSessions;
+  Size memory;
+  unsigned grace = 10;
+  unsigned drain = 0;
+  std::string audit;
+  bool sandbox = true;
+};
+
+void add_options(CLI::App& app, ServeSettings& settings);
+
+// Takes from the file what the command line didn't say; without a file, from the user's own or the system's, if there
+// is one. Returns which it was, or nothing. Throws Problem.
+std::string read_settings(const std::string& file, const CLI::App& app, ServeSettings& settings);
+
+// As such a file.
+std::string text_of(ServeSettings settings);
+
+}  // namespace grus::cli

@@ -1,0 +1,45 @@
+#include "server/counters.hpp"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+namespace grus::server {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+// By ObjectType
+constexpr const char* kTypeNames[Counters::kTypes] = {"device",  "context", "queue",  "memory",
+                                                      "sampler", "program", "kernel", "event"};
+
+// The worker could write anything there.
+template <std::size_t kSize>
+std::string text(const char (&from)[kSize]) {
+  std::string all{from, strnlen(from, kSize)};
+  std::replace_if(
+      all.begin(), all.end(), [](unsigned char c) { return c < ' ' && c != '\n'; }, '?');
+  return all;
+}
+
+}  // namespace
+
+json to_json(const Counters& counters) {
+  json devices = json::array();
+  std::istringstream lines{text(counters.devices)};
+  for (std::string line; std::getline(lines, line);) devices.push_back(line);
+  json objects = json::object();
+  for (std::size_t type = 0; type < Counters::kTypes; ++type) objects[kTypeNames[type]] = counters.objects[type].load();
+  return {{"devices", devices},
+          {"objects", objects},
+          {"memory_bytes", counters.memory.load()},
+          {"memory_peak_bytes", counters.memory_peak.load()},
+          {"commands", counters.commands.load()},
+          {"round_trips", counters.round_trips.load()},
+          {"bytes_in", counters.bytes_in.load()},
+          {"bytes_out", counters.bytes_out.load() + counters.bytes_shared.load()}};
+}
+
+std::string why_ended(const Counters& counters) { return text(counters.why); }
+
+}  // namespace grus::server

@@ -1,0 +1,65 @@
+// What a session has done so far. The worker counts in memory that it shares with the server, who looks whenever it
+// wants to, even after the worker was killed.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "channel/shared_memory.hpp"
+
+namespace grus::server {
+
+struct Counters {
+  using Count = std::atomic<std::uint64_t>;
+  static constexpr std::size_t kTypes = 8;
+
+  // Of the thread that reads the client's messages
+  Count bytes_in;
+  Count commands;
+  Count round_trips;  // questions that the client waits for
+  Count memory;       // bytes, in buffers and images
+  Count memory_peak;
+  Count objects[kTypes];  // by type, now
+  Count bytes_shared;     // read through shared memory, and no part of what was sent
+  // Of whoever sends, one at a time
+  alignas(64) Count bytes_out;
+  // Names of devices that a context was made for, a line each; and why the session has ended
+  alignas(64) char devices[1024];
+  char why[512];
+
+  // Each has one writer.
+  static void add(Count& count, std::uint64_t more) {
+    count.store(count.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
+  }
+  template <std::size_t kSize>
+  static void append(char (&to)[kSize], std::string_view text) {
+    const std::size_t known = std::find(to, to + kSize - 1, '\0') - to;
+    std::copy_n(text.data(), std::min(text.size(), kSize - 1 - known), to + known);
+  }
+};
+
+nlohmann::ordered_json to_json(const Counters& counters);
+std::string why_ended(const Counters& counters);  // empty if the worker didn't say
+
+// The page that they are in.
+class SharedCounters {
+ public:
+  static SharedCounters make() { return SharedCounters{channel::SharedMemory::make({.rings = sizeof(Counters)})}; }
+  static SharedCounters map(channel::Descriptor page) {
+    return SharedCounters{channel::SharedMemory::map(std::move(page), {.rings = sizeof(Counters)})};
+  }
+
+  explicit operator bool() const { return memory_ != nullptr; }
+  int descriptor() const { return memory_->descriptor(); }
+  Counters& operator*() const { return *reinterpret_cast<Counters*>(memory_->rings()); }
+  Counters* operator->() const { return &**this; }
+
+ private:
+  explicit SharedCounters(std::shared_ptr<channel::SharedMemory> memory) : memory_{std::move(memory)} {}
+  std::shared_ptr<channel::SharedMemory> memory_;
+};
+
+}  // namespace grus::server

@@ -1,0 +1,104 @@
+#include "server/sandbox.hpp"
+
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <seccomp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <stdexcept>
+
+#include "base/log.hpp"
+
+namespace grus::server {
+namespace {
+
+constexpr rlim_t kMostFiles = 4096;  // open at a time
+constexpr rlim_t kLargestFile = rlim_t{4} << 30;
+
+// No driver does these to another process by mistake.
+constexpr int kDeadly[] = {SCMP_SYS(ptrace), SCMP_SYS(process_vm_readv), SCMP_SYS(process_vm_writev),
+                           SCMP_SYS(pidfd_getfd)};
+
+// These fail, so that a driver that tries goes on without.
+constexpr int kDenied[] = {
+    // New connections. io_uring could make them, too, where no filter looks.
+    SCMP_SYS(connect), SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register),
+    // What is mounted, and namespaces
+    SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(move_mount),
+    SCMP_SYS(open_tree), SCMP_SYS(fsopen), SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(fspick),
+    SCMP_SYS(mount_setattr), SCMP_SYS(unshare), SCMP_SYS(setns),
+    // The kernel and its modules
+    SCMP_SYS(kexec_load), SCMP_SYS(kexec_file_load), SCMP_SYS(init_module), SCMP_SYS(finit_module),
+    SCMP_SYS(delete_module), SCMP_SYS(bpf), SCMP_SYS(perf_event_open), SCMP_SYS(userfaultfd), SCMP_SYS(kcmp),
+    SCMP_SYS(syslog), SCMP_SYS(iopl), SCMP_SYS(ioperm), SCMP_SYS(reboot),
+    // Keys
+    SCMP_SYS(add_key), SCMP_SYS(keyctl), SCMP_SYS(request_key),
+    // The machine's settings
+    SCMP_SYS(swapon), SCMP_SYS(swapoff), SCMP_SYS(acct), SCMP_SYS(quotactl), SCMP_SYS(quotactl_fd),
+    SCMP_SYS(settimeofday), SCMP_SYS(clock_settime), SCMP_SYS(sethostname), SCMP_SYS(setdomainname),
+    SCMP_SYS(fanotify_init), SCMP_SYS(open_by_handle_at),
+    // Who it is
+    SCMP_SYS(setuid), SCMP_SYS(setgid), SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid),
+    SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid), SCMP_SYS(capset)};
+
+constexpr int kNamespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
+                               CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
+
+void limit(int resource, rlim_t most) {
+  rlimit now{};
+  getrlimit(static_cast<__rlimit_resource>(resource), &now);
+  now.rlim_max = std::min(now.rlim_max, most);
+  now.rlim_cur = std::min(now.rlim_cur, now.rlim_max);
+  setrlimit(static_cast<__rlimit_resource>(resource), &now);
+}
+
+void expect(int code) {
+  if (code != 0) throw std::runtime_error{fmt::format("the sandbox can't be made: {}", std::strerror(-code))};
+}
+
+}  // namespace
+
+std::string why_no_sandbox() {
+  // A null filter is refused with EFAULT where there are filters.
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr) == 0 || errno == EFAULT) return {};
+  return fmt::format("this kernel has no seccomp filters ({})", std::strerror(errno));
+}
+
+void enter_sandbox() {
+  limit(RLIMIT_CORE, 0);
+  limit(RLIMIT_NOFILE, kMostFiles);
+  setsid();  // away from the terminal, into which it could type
+  const std::unique_ptr<void, void (*)(void*)> filter{seccomp_init(SCMP_ACT_ALLOW), seccomp_release};
+  if (!filter) throw std::bad_alloc{};
+  // Kernels before 5.16 would slow down all that runs behind a filter, compilers and kernels of a CPU among it.
+  (void)seccomp_attr_set(filter.get(), SCMP_FLTATR_CTL_SSB, 1);
+  const auto deny = [&](int call) { expect(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 0)); };
+  const auto deny_if = [&](int call, const scmp_arg_cmp& when) {
+    expect(seccomp_rule_add_array(filter.get(), SCMP_ACT_ERRNO(EPERM), call, 1, &when));
+  };
+  for (const int call : kDeadly) expect(seccomp_rule_add(filter.get(), SCMP_ACT_KILL_PROCESS, call, 0));
+  for (const int call : kDenied) deny(call);
+  deny_if(SCMP_SYS(socket), {0, SCMP_CMP_NE, AF_UNIX, 0});
+  for (const int flag : kNamespaces) {
+    const auto bit = static_cast<scmp_datum_t>(static_cast<unsigned>(flag));
+    deny_if(SCMP_SYS(clone), {0, SCMP_CMP_MASKED_EQ, bit, bit});
+  }
+  // Its flags are where no filter can look; without it, the C library uses the older call.
+  expect(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0));
+  expect(seccomp_load(filter.get()));  // with no new privileges
+}
+
+void limit_files() {
+  limit(RLIMIT_FSIZE, kLargestFile);
+  std::signal(SIGXFSZ, SIG_IGN);  // the write fails, that is enough
+}
+
+}  // namespace grus::server

@@ -1,0 +1,19 @@
+// What a worker can't do any more, nor what it starts: a client that finds a hole in a driver is then in a process that
+// can reach no network, no other process's memory, and none of the system's own knobs. Drivers and their compilers
+// still can do what they need: open device files, write into their cache, run a linker.
+#pragma once
+
+#include <string>
+
+namespace grus::server {
+
+// Empty if the system can do it, else what is missing.
+std::string why_no_sandbox();
+
+// For this process, and for all that it starts. To be called while there is one thread. Throws std::runtime_error.
+void enter_sandbox();
+// From here on no file can become large. Not before shared memory is made, whose file is as large as it may ever
+// become.
+void limit_files();
+
+}  // namespace grus::server
