@@ -21,6 +21,7 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
 Subcommand add_info(CLI::App& grus);
 Subcommand add_bench(CLI::App& grus);
 Subcommand add_serve(CLI::App& grus);
+Subcommand add_keys(CLI::App& grus);
 Subcommand add_worker(CLI::App& grus);
 Subcommand add_enable(CLI::App& grus);
 Subcommand add_disable(CLI::App& grus);

@@ -14,6 +14,7 @@ constexpr const char* kExamples = R"(Examples:
   grus run -- clinfo                     run a program through Grus
   grus run --objects -- ./simulation     and show what it created and called
   grus info                              which devices there are, and what can be moved
+  grus serve                             offer devices to programs elsewhere
   grus bench --quick                     what Grus costs here, on the workloads of its papers
   sudo grus enable                       put every OpenCL program of this system on Grus
 
@@ -37,7 +38,7 @@ int run(const std::vector<std::string>& arguments) {
   grus.footer(kExamples);
   grus.formatter(std::make_shared<Help>());  // subcommands inherit it
   const std::vector<Subcommand> subcommands = {
-      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_bench(grus), add_enable(grus),
+      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_keys(grus), add_bench(grus), add_enable(grus),
       add_disable(grus),           add_worker(grus)};
   try {
     std::reverse(before_dashes.begin(), before_dashes.end());  // as CLI11 wants it
