@@ -1,14 +1,21 @@
-// The option that names a server, for all subcommands that take one.
+// The options that name a server, for all subcommands that take one.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "channel/address.hpp"
 
 namespace grus::cli {
 
-inline void add_gpu_option(CLI::App& app, std::string& gpu) {
+struct GpuOptions {
+  std::string gpu;
+  std::string keys;
+};
+
+inline void add_gpu_options(CLI::App& app, GpuOptions& options) {
   const auto is_address = [](const std::string& text) -> std::string {
     if (text == "auto") return {};
     try {
@@ -18,11 +25,19 @@ inline void add_gpu_option(CLI::App& app, std::string& gpu) {
       return error.what();
     }
   };
-  app.add_option("--gpu", gpu,
+  app.add_option("--gpu", options.gpu,
                  "A server whose devices to use: unix:PATH, tcp:HOST:PORT, or auto for this user's if it runs; else "
                  "GRUS_GPU")
       ->check(CLI::Validator{is_address, ""})
       ->type_name("ADDRESS");
+  app.add_option("--keys", options.keys,
+                 "The folder of the keys for that server, made by `grus keys`; else GRUS_KEYS or ~/.config/grus/keys")
+      ->type_name("FOLDER");
+}
+
+inline void set_gpu_environment(const GpuOptions& options) {
+  if (!options.gpu.empty()) setenv("GRUS_GPU", options.gpu.c_str(), /*overwrite=*/1);
+  if (!options.keys.empty()) setenv("GRUS_KEYS", std::filesystem::absolute(options.keys).c_str(), /*overwrite=*/1);
 }
 
 }  // namespace grus::cli

@@ -30,12 +30,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{10};  // with who connects and says nothing
 constexpr std::size_t kMostGreeting = 256;
 
-// Who has connected and has not said yet what for.
+// Who has connected and has not said yet what for, or has not seen yet why they are refused.
 struct Greeting {
   channel::Descriptor socket;
+  channel::Security security;
+  Clock::time_point until;
   channel::Preamble preamble;
   std::size_t received = 0;
-  Clock::time_point until;
+  bool is_refused = false;
 };
 
 // As systemd wants it of services with Type=notify.
@@ -61,7 +63,7 @@ struct Worker {
 class Server {
  public:
   explicit Server(const ServeOptions& options) : options_{options} {
-    for (const auto& address : options.listen) listening_.push_back(channel::listen_at(address));
+    for (const auto& place : options.listen) listening_.push_back(channel::listen_at(place.address));
     sigset_t handled;
     sigemptyset(&handled);
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&handled, signal);
@@ -72,7 +74,7 @@ class Server {
   int run() {
     start_worker();
     for (std::size_t index = 0; index < listening_.size(); ++index)
-      fmt::print("listening at {}\n", channel::bound_at(listening_[index], options_.listen[index]).text());
+      fmt::print("listening at {}\n", channel::bound_at(listening_[index], options_.listen[index].address).text());
     std::fflush(stdout);
     tell_systemd("READY=1");
     while (!ending_) {
@@ -84,12 +86,12 @@ class Server {
       if (ready[0].revents) handle_signals();
       std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
       for (std::size_t index = 0; index < listening_.size(); ++index) {
-        if (ready[index + 1].revents) accept(listening_[index]);
+        if (ready[index + 1].revents) accept(listening_[index], options_.listen[index].security);
       }
       greet();
     }
     tell_systemd("STOPPING=1");
-    for (const auto& address : options_.listen) {
+    for (const auto& [address, security] : options_.listen) {
       if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
     }
     for (const Worker& worker : workers_) kill(worker.process, SIGTERM);
@@ -125,10 +127,10 @@ class Server {
     workers_.push_back({child, 0, std::move(mine)});
   }
 
-  void accept(const channel::Descriptor& listening) {
+  void accept(const channel::Descriptor& listening, channel::Security security) {
     channel::Descriptor client = channel::accept_from(listening);
     if (client.get() < 0) return;
-    // Who listens elsewhere than here and on loopback is refused before.
+    // Over TCP, a worker finds out who it is.
     if (channel::is_unix(client) && !channel::is_of_this_user(client)) {
       log::warn("serve", "a client of another user was refused");
       return;
@@ -137,24 +139,49 @@ class Server {
       log::warn("serve", "a client was refused: there are {} sessions already", workers_.size() - 1);
       return;
     }
-    greetings_.push_back({std::move(client), {}, 0, Clock::now() + kPatience});
+    greetings_.push_back({std::move(client), security, Clock::now() + kPatience, {}});
   }
 
   void greet() {
     for (Greeting& greeting : greetings_) {
+      if (greeting.is_refused) {
+        char rest[4096];
+        const ssize_t size = recv(greeting.socket.get(), rest, sizeof rest, MSG_DONTWAIT);
+        if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) greeting.socket.reset();
+        continue;
+      }
       auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
       const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
                                     sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
       if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
       if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
-      if (received > 0 && greeting.preamble.magic == channel::kMagic) {
-        greeting.preamble.purpose == channel::Preamble::Purpose::resume ? resume_session(greeting)
-                                                                        : start_session(greeting);
-      }
-      greeting.socket.reset();
+      if (received > 0 && greeting.preamble.magic == channel::kMagic) handle(greeting);
+      if (!greeting.is_refused) greeting.socket.reset();
     }
     std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
+  }
+
+  void handle(Greeting& greeting) {
+    if (greeting.preamble.security != greeting.security) {
+      const bool wants_tls = greeting.security == channel::Security::tls;
+      log::warn("serve", "{} was refused: it {}", channel::other_side_of(greeting.socket),
+                wants_tls ? "doesn't use TLS" : "uses TLS, which only --keys or --tls offers here");
+      refuse(greeting,
+             channel::Welcome{.refusal = wants_tls ? channel::Refusal::wants_tls : channel::Refusal::has_no_tls});
+    } else if (greeting.preamble.purpose == channel::Preamble::Purpose::resume) {
+      resume_session(greeting);
+    } else {
+      start_session(greeting);
+    }
+  }
+
+  // What they still send is taken first: unread, it would keep the answer from coming.
+  template <typename Answer>
+  static void refuse(Greeting& greeting, const Answer& answer) {
+    (void)!send(greeting.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(greeting.socket.get(), SHUT_WR);
+    greeting.is_refused = true;
   }
 
   bool hand_over(const Greeting& greeting, const Worker& worker) const {
@@ -177,15 +204,15 @@ class Server {
     start_worker();
   }
 
-  void resume_session(const Greeting& greeting) const {
+  void resume_session(Greeting& greeting) const {
     for (const Worker& worker : workers_) {
       if (worker.session == greeting.preamble.session && worker.session != 0 && hand_over(greeting, worker)) return;
     }
-    channel::Resume rest;
-    (void)!recv(greeting.socket.get(), &rest, sizeof rest,
-                MSG_DONTWAIT);  // unread, it would keep the answer from coming
-    const channel::Resumed unknown;
-    (void)!send(greeting.socket.get(), &unknown, sizeof unknown, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (greeting.security == channel::Security::plain) {
+      refuse(greeting, channel::Resumed{});
+    } else {
+      refuse(greeting, channel::Welcome{.refusal = channel::Refusal::has_no_such_session});
+    }
   }
 
   void handle_signals() {

@@ -6,12 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "channel/address.hpp"
+#include "channel/handshake.hpp"
 
 namespace grus::server {
 
 struct ServeOptions {
-  std::vector<channel::Address> listen;
+  struct Place {
+    channel::Address address;
+    channel::Security security = channel::Security::plain;
+  };
+  std::vector<Place> listen;
   std::chrono::seconds grace{10};   // for clients that lost their connection
   std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
 };

@@ -35,6 +35,16 @@ std::size_t arena_size() {
   return 2 * static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
 
+std::shared_ptr<const channel::Keys> keys_for(channel::Security security) {
+  if (security == channel::Security::plain) return nullptr;
+  try {
+    return std::make_shared<channel::Keys>(channel::Keys::Side::server, channel::keys_folder());
+  } catch (const channel::Lost& lost) {  // they were good when the server was started
+    log::error("serve", "a client can't be let in: {}", lost.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 int run_worker(int control) {
@@ -56,9 +66,10 @@ int run_worker(int control) {
   auto client = channel::receive_passed<Handover>(control);
   if (!client) return 0;  // the server is gone
   const Handover& what = client->what;
-  auto* const resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
+  channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
+    resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}, keys_for(what.preamble.security)};
     auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(), what.session,
                                           *resumptions);
     session = new Session{std::move(opened), *executor, output};
