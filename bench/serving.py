@@ -7,18 +7,27 @@ import tempfile
 
 
 class Server:
-    def __init__(self, grus, kind, vendors=None, environment=None, options=()):
-        self.grus, self.kind, self.vendors, self.options = grus, kind, vendors, options
+    """Of a kind: unix, tcp, or tls. What its clients need beside its address is in `client`, for their environment."""
+
+    def __init__(self, grus, kind, vendors=None, environment=None, options=(), errors=None):
+        self.grus, self.kind, self.vendors, self.options, self.errors = grus, kind, vendors, options, errors
         self.environment = {name: value for name, value in (os.environ if environment is None else environment).items()
                             if name != "GRUS_GPU"}
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-serve-")
+        self.client = {}
         address = f"unix:{self.folder.name}/socket" if self.kind == "unix" else "tcp:127.0.0.1:0"
         command = [str(self.grus), "serve", "--listen", address, *self.options]
+        if self.kind == "tls":
+            keys = f"{self.folder.name}/keys"
+            subprocess.run([str(self.grus), "keys", keys, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, check=True)
+            command += ["--keys", keys]
+            self.client = {"GRUS_KEYS": keys}
         if self.vendors:
             command += ["--vendors", str(self.vendors)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=self.environment,
+                                        stderr=self.errors)
         self.address = self.process.stdout.readline().removeprefix("listening at ").strip()
         if not self.address:
             raise RuntimeError(f"{' '.join(command)}: it didn't start")

@@ -16,7 +16,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps bench enable disable --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps keys bench enable disable --help --version" -- "$word")
     return
   fi
 
@@ -26,7 +26,7 @@ _grus() {
     for ((at = 2; at < COMP_CWORD; at++)); do
       case ${COMP_WORDS[at]} in
         --) ((at++)); break ;;
-        --vendors | --present-as | --report | --log) ((at++)) ;;
+        --vendors | --gpu | --keys | --present-as | --report | --log) ((at++)) ;;
         -*) ;;
         *) break ;;
       esac
@@ -43,18 +43,19 @@ _grus() {
 
   case $before in
     --vendors) _grus_vendors "$word"; return ;;
-    --vendors-dir) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
+    --vendors-dir | --keys | keys) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
     --report | --audit | --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
   esac
 
   case $subcommand in
-    run) options="--vendors --present-as --objects --json --report --log --help --" ;;
-    info) options="--json --vendors --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --config
-                    --print-config --help" ;;
+    run) options="--vendors --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
+    info) options="--json --vendors --gpu --keys --help" ;;
+    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
+                    --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
+    keys) options="--host --client --days --token --force --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac
   if [[ $word == -* || $subcommand != run ]]; then

@@ -10,6 +10,12 @@
 
 namespace grus::sanitizer {
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kIsOn = true;
+#else
+inline constexpr bool kIsOn = false;
+#endif
+
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr bool kKnowsAddresses = true;
 // What is pointed to from there isn't leaked. All of it is read when the process ends.

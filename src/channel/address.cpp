@@ -1,5 +1,6 @@
 #include "channel/address.hpp"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -112,6 +113,26 @@ bool is_unix(const Descriptor& socket) {
   sockaddr_storage name{};
   socklen_t size = sizeof name;
   return getsockname(socket.get(), reinterpret_cast<sockaddr*>(&name), &size) == 0 && name.ss_family == AF_UNIX;
+}
+
+bool is_loopback(const Address& address) {
+  in_addr four{};
+  in6_addr six{};
+  if (inet_pton(AF_INET, address.path.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == IN_LOOPBACKNET;
+  if (inet_pton(AF_INET6, address.path.c_str(), &six) == 1) return IN6_IS_ADDR_LOOPBACK(&six);
+  return address.path == "localhost";  // what other names mean, a name server says
+}
+
+std::string other_side_of(const Descriptor& socket) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0 ||
+      getnameinfo(reinterpret_cast<sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return "somebody";
+  return Address{Address::Kind::tcp, host, port}.text();
 }
 
 bool is_of_this_user(const Descriptor& socket) {

@@ -30,6 +30,9 @@ Address bound_at(const Descriptor& listening, Address wanted);  // with the port
 Descriptor accept_from(const Descriptor& listening);
 
 bool is_unix(const Descriptor& socket);
+// Whether nobody on another host can get there, or answer from there.
+bool is_loopback(const Address& address);
+std::string other_side_of(const Descriptor& socket);  // its host and port
 // Whether the other end of a Unix socket is a process of this user's, or of root's.
 bool is_of_this_user(const Descriptor& socket);
 

@@ -10,11 +10,13 @@
 #include "base/log.hpp"
 #include "channel/pass.hpp"
 #include "channel/ring.hpp"
+#include "channel/tls.hpp"
 
 namespace grus::channel {
 namespace {
 
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBulk = std::size_t{64} << 20;
 constexpr unsigned kCoresToSpin = 8;  // fewer, and who looks again and again keeps somebody from working
@@ -22,6 +24,11 @@ constexpr auto kSpin = 20us;
 constexpr auto kAttempt = 1000ms;  // to connect again
 constexpr auto kBetweenAttempts = 100ms;
 constexpr auto kPatienceIfClosed = 700ms;
+constexpr auto kTlsAttempt = 3000ms;  // the same with a few round trips more
+constexpr auto kTlsPatienceIfClosed = 2000ms;
+constexpr auto kPatienceWithClient = 10s;
+constexpr auto kPatienceWithServer = 30s;  // where many come at once, drivers may have to be loaded first
+constexpr auto kPatienceWithReader = 1s;   // who is to see why they are refused
 
 std::unique_ptr<Stream> make_ring(RingStream::Side side, std::shared_ptr<SharedMemory> memory,
                                   RingStream::Wakers wakers, Descriptor socket) {
@@ -36,8 +43,24 @@ bool send_whole(const Descriptor& socket, const What& what) {
 }
 
 template <typename What>
-bool receive_whole(const Descriptor& socket, What& what) {
-  return recv(socket.get(), &what, sizeof what, MSG_WAITALL) == static_cast<ssize_t>(sizeof what);
+void send_whole(Stream& stream, const What& what) {
+  iovec part{const_cast<What*>(&what), sizeof what};
+  stream.send({&part, 1});
+}
+
+template <typename What>
+What receive_whole(Stream& stream, Clock::time_point until) {
+  What what;
+  for (std::size_t received = 0; received != sizeof what;) {
+    const std::size_t more =
+        stream.receive_some(reinterpret_cast<std::byte*>(&what) + received, sizeof what - received);
+    received += more;
+    if (more != 0) continue;
+    const auto left = until - Clock::now();
+    if (left.count() <= 0) throw Lost{"it says nothing"};
+    stream.wait({.in = true, .limit = left});
+  }
+  return what;
 }
 
 // How long sending and receiving may wait; 0: for ever.
@@ -47,28 +70,81 @@ void set_limit(const Descriptor& socket, std::chrono::milliseconds limit) {
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
 }
 
+[[noreturn]] void refused(Refusal refusal) { throw Lost{text_of(refusal), Lost::How::refused}; }
+
+// The client's end of TLS, once the preamble is sent.
+std::unique_ptr<Stream> secured(Descriptor socket, const Address& address, const std::shared_ptr<const Keys>& keys,
+                                Clock::time_point until) {
+  const int number = socket.get();
+  auto stream = std::make_unique<TlsStream>(std::move(socket), keys, address.path);
+  stream->begin_handshake();
+  while (!stream->wait({.in = true, .limit = until - Clock::now()}).in && Clock::now() < until) {
+  }
+  Welcome plain;
+  plain.magic = 0;
+  if (recv(number, &plain, sizeof plain, MSG_PEEK | MSG_DONTWAIT) > 0 && plain.magic == kMagic) refused(plain.refusal);
+  stream->finish_handshake(until);
+  if (keys->token()) {
+    send_whole(*stream, *keys->token());
+    if (!receive_whole<Admission>(*stream, until).is_admitted)
+      throw Lost{"its token is another than this client's", Lost::How::refused};
+  }
+  return stream;
+}
+
+// The server's end of it. Who is not let in can still read why.
+std::unique_ptr<Stream> admitted(Descriptor socket, const std::shared_ptr<const Keys>& keys,
+                                 std::chrono::milliseconds patience) {
+  const int number = socket.get();
+  const std::string who = other_side_of(socket);
+  const auto until = Clock::now() + patience;
+  auto stream = std::make_unique<TlsStream>(std::move(socket), keys);
+  try {
+    stream->finish_handshake(until);
+    std::string name = stream->other_side();
+    if (name.empty()) {
+      const bool is_right = receive_whole<Token>(*stream, until) == *keys->token();
+      send_whole(*stream, Admission{is_right});
+      if (!is_right) throw Lost{"a wrong token"};
+      name = "somebody with the token";
+    }
+    log::info("serve", "{} is {}", who, name);
+    return stream;
+  } catch (const Lost& lost) {
+    log::warn("serve", "{} was refused: {}", who, lost.what());
+    shutdown(number, SHUT_WR);
+    const auto patience_end = Clock::now() + kPatienceWithReader;
+    char rest[4096];
+    for (ssize_t size = 1; size != 0 && Clock::now() < patience_end;) {
+      wait_for_socket(number, {.in = true, .limit = patience_end - Clock::now()});
+      size = recv(number, rest, sizeof rest, MSG_DONTWAIT);
+      if (size < 0 && errno != EAGAIN && errno != EINTR) break;
+    }
+    throw;
+  }
+}
+
 // A server that can be reached and has no such session has ended it.
-LastingStream::Connected reconnect(const Address& address, const Welcome& welcome, std::uint64_t received,
-                                   const Lost& why) {
-  using Clock = std::chrono::steady_clock;
+LastingStream::Connected reconnect(const Address& address, const std::shared_ptr<const Keys>& keys,
+                                   const Welcome& welcome, std::uint64_t received, const Lost& why) {
   const auto until = Clock::now() + std::chrono::seconds{welcome.grace};
   log::warn("server", "{}: {}; connecting again", address.text(), why.what());
   for (;;) {
     try {
       Descriptor socket = connect_to(address, kAttempt);
-      const struct {
-        Preamble preamble;
-        Resume resume;
-      } whole{{.purpose = Preamble::Purpose::resume, .session = welcome.session}, {welcome.key, received}};
-      Resumed resumed;
-      if (send_whole(socket, whole) && receive_whole(socket, resumed)) {
-        if (!resumed.is_known) throw Lost{"it has ended the session", Lost::How::refused};
-        if (send_whole(socket, GoesOn{})) {
-          set_limit(socket, 0ms);
-          log::warn("server", "{}: connected again", address.text());
-          return {std::make_unique<SocketStream>(std::move(socket)), resumed.received};
-        }
-      }
+      set_limit(socket, 0ms);
+      send_whole(socket, Preamble{.purpose = Preamble::Purpose::resume,
+                                  .security = keys ? Security::tls : Security::plain,
+                                  .session = welcome.session});
+      const auto attempt_end = Clock::now() + (keys ? kTlsAttempt : kAttempt);
+      std::unique_ptr<Stream> stream = keys ? secured(std::move(socket), address, keys, attempt_end)
+                                            : std::make_unique<SocketStream>(std::move(socket));
+      send_whole(*stream, Resume{welcome.key, received});
+      const auto resumed = receive_whole<Resumed>(*stream, attempt_end);
+      if (!resumed.is_known) refused(Refusal::has_no_such_session);
+      send_whole(*stream, GoesOn{});
+      log::warn("server", "{}: connected again", address.text());
+      return {std::move(stream), resumed.received};
     } catch (const Lost& lost) {
       if (lost.how == Lost::How::refused) throw;
     }
@@ -79,14 +155,58 @@ LastingStream::Connected reconnect(const Address& address, const Welcome& welcom
 
 // Whether the client goes on with this connection. If it doesn't say so in time nothing more is taken from it, and what
 // has come by then counts.
-bool is_taken(const Descriptor& socket) {
-  GoesOn goes_on;
-  if (receive_whole(socket, goes_on)) return true;
-  shutdown(socket.get(), SHUT_RDWR);
-  return recv(socket.get(), &goes_on, sizeof goes_on, MSG_DONTWAIT) == static_cast<ssize_t>(sizeof goes_on);
+bool is_taken(Stream& stream, std::uint64_t received) {
+  try {
+    send_whole(stream, Resumed{1, received});
+    receive_whole<GoesOn>(stream, Clock::now() + kAttempt);
+    return true;
+  } catch (const Lost&) {
+    stream.shut();
+  }
+  try {
+    GoesOn goes_on;
+    return stream.receive_some(&goes_on, sizeof goes_on) == sizeof goes_on;
+  } catch (const Lost&) {
+    return false;
+  }
 }
 
 Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
+
+void check(const Welcome& welcome) {
+  if (welcome.magic != kMagic) throw Lost{"that is no server of Grus"};
+  if (welcome.refusal != Refusal::none) refused(welcome.refusal);
+  if (welcome.protocol >= kOldestProtocol && welcome.protocol <= kProtocol) return;
+  throw Lost{fmt::format("it speaks protocols {} to {}, this program {} to {}: update the {}", welcome.oldest,
+                         welcome.newest, kOldestProtocol, kProtocol,
+                         welcome.newest < kOldestProtocol ? "server" : "client")};
+}
+
+Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
+  if (!send_whole(socket, Preamble{.security = keys ? Security::tls : Security::plain}))
+    throw Lost{"it closed the connection"};
+  const auto lasting = [&](std::unique_ptr<Stream> stream, const Welcome& welcome) {
+    return std::make_unique<LastingStream>(std::move(stream), [=](std::uint64_t received, const Lost& why) {
+      return reconnect(address, keys, welcome, received, why);
+    });
+  };
+  if (keys) {
+    auto stream = secured(std::move(socket), address, keys, Clock::now() + kPatienceWithServer);
+    const auto welcome = receive_whole<Welcome>(*stream, Clock::now() + kPatienceWithServer);
+    check(welcome);
+    return {lasting(std::move(stream), welcome), nullptr};
+  }
+  auto passed = receive_passed<Welcome>(socket.get());
+  if (!passed) throw Lost{"it closed the connection"};
+  const Welcome& welcome = passed->what;
+  check(welcome);
+  if (!welcome.has_memory) return {lasting(std::make_unique<SocketStream>(std::move(socket)), welcome), nullptr};
+  auto& got = passed->descriptors;
+  auto memory = SharedMemory::map(std::move(got[0]), welcome.memory);
+  if (!memory) throw Lost{"no address space for its shared memory"};
+  RingStream::Wakers wakers{std::move(got[1]), std::move(got[2]), std::move(got[3]), std::move(got[4])};
+  return {make_ring(RingStream::Side::client, memory, std::move(wakers), std::move(socket)), memory};
+}
 
 }  // namespace
 
@@ -105,66 +225,55 @@ const char* text_of(Refusal refusal) {
       return "it has as many sessions as it may have";
     case Refusal::ending:
       return "it is about to end";
+    case Refusal::wants_tls:
+      return "it wants TLS: name the folder of your keys with --keys or GRUS_KEYS";
+    case Refusal::has_no_tls:
+      return "it uses no TLS, which --keys or GRUS_KEYS asks for: start it with --keys, too";
+    case Refusal::has_no_such_session:
+      return "it has ended the session";
   }
   return "it refuses, for a reason that a newer version knows";
 }
 
-Opened open_channel(const Address& address) { return open_channel(connect_to(address), address); }
-
-Opened open_channel(Descriptor socket, const Address& address) {
-  const std::string server = address.text();
-  if (!send_whole(socket, Preamble{})) throw Lost{fmt::format("{}: it closed the connection", server)};
-  auto passed = receive_passed<Welcome>(socket.get());
-  if (!passed) throw Lost{fmt::format("{}: it closed the connection", server)};
-  const Welcome& welcome = passed->what;
-  if (welcome.magic != kMagic) throw Lost{fmt::format("{}: that is no server of Grus", server)};
-  if (welcome.refusal != Refusal::none) throw Lost{fmt::format("{}: {}", server, text_of(welcome.refusal))};
-  if (welcome.protocol < kOldestProtocol || welcome.protocol > kProtocol) {
-    throw Lost{fmt::format("{}: it speaks protocols {} to {}, this program {} to {}: update the {}", server,
-                           welcome.oldest, welcome.newest, kOldestProtocol, kProtocol,
-                           welcome.newest < kOldestProtocol ? "server" : "client")};
+Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
+  try {
+    return open_checked(std::move(socket), address, std::move(keys));
+  } catch (const Lost& lost) {
+    throw Lost{fmt::format("{}: {}", address.text(), lost.what()), lost.how};
   }
-  if (!welcome.has_memory) {
-    const auto again = [=](std::uint64_t received, const Lost& why) {
-      return reconnect(address, welcome, received, why);
-    };
-    return {std::make_unique<LastingStream>(std::make_unique<SocketStream>(std::move(socket)), again), nullptr};
-  }
-  auto& got = passed->descriptors;
-  auto memory = SharedMemory::map(std::move(got[0]), welcome.memory);
-  if (!memory) throw Lost{fmt::format("{}: no address space for its shared memory", server)};
-  RingStream::Wakers wakers{std::move(got[1]), std::move(got[2]), std::move(got[3]), std::move(got[4])};
-  return {make_ring(RingStream::Side::client, memory, std::move(wakers), std::move(socket)), memory};
 }
 
 void Resumptions::offer(Descriptor socket) {
-  set_limit(socket, kAttempt);
-  Resume resume;
-  if (!receive_whole(socket, resume)) return;
-  std::uint64_t differs = 0;
-  for (std::size_t index = 0; index < key_.size(); ++index) differs |= key_[index] ^ resume.key[index];
-  if (differs != 0 || !stream_) {
-    send_whole(socket, Resumed{});
-    return;
+  try {
+    std::unique_ptr<Stream> stream =
+        keys_ ? admitted(std::move(socket), keys_, kTlsAttempt) : std::make_unique<SocketStream>(std::move(socket));
+    const auto resume = receive_whole<Resume>(*stream, Clock::now() + kAttempt);
+    std::uint64_t differs = 0;
+    for (std::size_t index = 0; index < key_.size(); ++index) differs |= key_[index] ^ resume.key[index];
+    if (differs != 0 || !stream_) {
+      send_whole(*stream, Resumed{});
+      return;
+    }
+    stream_->renew([&] {
+      const std::lock_guard lock{mutex_};
+      offered_ = std::move(stream);
+      received_ = resume.received;
+      changed_.notify_one();
+    });
+  } catch (const Lost& lost) {
+    log::info("worker", "a client that wanted to go on: {}", lost.what());
   }
-  stream_->renew([&] {
-    const std::lock_guard lock{mutex_};
-    offered_ = std::move(socket);
-    received_ = resume.received;
-    changed_.notify_one();
-  });
 }
 
 // A client whose system closed the connection has ended, unless it is back at once.
 LastingStream::Connected Resumptions::take(std::uint64_t received, const Lost& why) {
   std::unique_lock lock{mutex_};
-  const auto patience = why.how == Lost::How::closed ? kPatienceIfClosed : std::chrono::milliseconds{grace_};
-  const auto until = std::chrono::steady_clock::now() + patience;
-  while (changed_.wait_until(lock, until, [&] { return offered_.get() >= 0; })) {
-    Descriptor socket = std::move(offered_);
-    if (!send_whole(socket, Resumed{1, received}) || !is_taken(socket)) continue;
-    set_limit(socket, 0ms);
-    return {std::make_unique<SocketStream>(std::move(socket)), received_};
+  const auto if_closed = keys_ ? kTlsPatienceIfClosed : kPatienceIfClosed;
+  const auto patience = why.how == Lost::How::closed ? if_closed : std::chrono::milliseconds{grace_};
+  const auto until = Clock::now() + patience;
+  while (changed_.wait_until(lock, until, [&] { return offered_ != nullptr; })) {
+    auto stream = std::move(offered_);
+    if (is_taken(*stream, received)) return {std::move(stream), received_};
   }
   throw Lost{why.what()};
 }
@@ -184,10 +293,13 @@ Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t a
     welcome.session = session;
     welcome.grace = static_cast<std::uint32_t>(resumptions.grace_.count());
     resumptions.key_ = welcome.key;
-    send_whole(socket, welcome);
+    std::unique_ptr<Stream> first = resumptions.keys_
+                                        ? admitted(std::move(socket), resumptions.keys_, kPatienceWithClient)
+                                        : std::make_unique<SocketStream>(std::move(socket));
+    send_whole(*first, welcome);
     if (welcome.protocol == 0) throw Lost{"another protocol"};
     auto stream = std::make_unique<LastingStream>(
-        std::make_unique<SocketStream>(std::move(socket)),
+        std::move(first),
         [&resumptions](std::uint64_t received, const Lost& why) { return resumptions.take(received, why); });
     resumptions.stream_ = stream.get();
     return {std::move(stream), nullptr};

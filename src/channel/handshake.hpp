@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "channel/address.hpp"
+#include "channel/keys.hpp"
 #include "channel/lasting.hpp"
 #include "channel/shared_memory.hpp"
 #include "channel/stream.hpp"
@@ -19,18 +20,21 @@ inline constexpr std::uint16_t kProtocol = 1;
 inline constexpr std::uint16_t kOldestProtocol = 1;
 inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
 
+// What follows a preamble. With TLS, all that does is inside it, but for a welcome that refuses.
+enum class Security : std::uint32_t { plain, tls };
+
 struct Preamble {
   enum class Purpose : std::uint32_t { session, resume, status };
   std::uint32_t magic = kMagic;
   std::uint16_t newest = kProtocol;
   std::uint16_t oldest = kOldestProtocol;
   Purpose purpose = Purpose::session;
-  std::uint32_t reserved = 0;
+  Security security = Security::plain;
   std::uint64_t session = 0;  // to go on with
 };
 static_assert(sizeof(Preamble) == 24);
 
-enum class Refusal : std::uint32_t { none, stranger, full, ending };
+enum class Refusal : std::uint32_t { none, stranger, full, ending, wants_tls, has_no_tls, has_no_such_session };
 
 struct Welcome {
   std::uint32_t magic = kMagic;
@@ -38,7 +42,7 @@ struct Welcome {
   std::uint16_t oldest = kOldestProtocol;
   std::uint32_t protocol = 0;    // the one that both use; 0: there is none
   std::uint32_t has_memory = 0;  // shared, whose descriptor comes along with those that wake
-  SharedSizes memory;
+  SharedSizes memory{};
   std::uint64_t session = 0;  // by which a client that lost its connection is known
   std::array<std::uint64_t, 2> key{};
   std::uint32_t grace = 0;  // seconds for which it is waited for
@@ -46,6 +50,11 @@ struct Welcome {
 };
 static_assert(sizeof(Welcome) == 72);
 const char* text_of(Refusal refusal);
+
+// The answer to a token, which is what clients without a certificate begin with.
+struct Admission {
+  std::uint64_t is_admitted = 0;
+};
 
 // What follows a preamble that is to go on with a session, and its answer. A client that got the answer says so: who
 // didn't wait for it tries again, and what was sent over this connection would come to nobody.
@@ -70,14 +79,14 @@ struct Opened {
   std::shared_ptr<SharedMemory> memory;  // null over a network
 };
 
-// The client's end. Throws Lost.
-Opened open_channel(const Address& address);
-Opened open_channel(Descriptor socket, const Address& address);
+// The client's end; with keys it wants TLS. Throws Lost.
+Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys);
 
 // The server's end. Over a network a session goes on with another connection, if one is offered.
 class Resumptions {
  public:
-  explicit Resumptions(std::chrono::seconds grace) : grace_{grace} {}
+  // With keys, only over TLS.
+  Resumptions(std::chrono::seconds grace, std::shared_ptr<const Keys> keys) : grace_{grace}, keys_{std::move(keys)} {}
   // A socket of somebody who says that the session is theirs. On a thread of its own: it may wait for the next offer.
   void offer(Descriptor socket);
 
@@ -87,11 +96,12 @@ class Resumptions {
   LastingStream::Connected take(std::uint64_t received, const Lost& why);
 
   const std::chrono::seconds grace_;
+  const std::shared_ptr<const Keys> keys_;
   std::array<std::uint64_t, 2> key_{};
   LastingStream* stream_ = nullptr;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  Descriptor offered_;
+  std::unique_ptr<Stream> offered_;
   std::uint64_t received_ = 0;  // by who offered it
 };
 Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,

@@ -37,13 +37,14 @@ std::uint64_t RingStream::data_in() const {
   return there;
 }
 
-bool RingStream::has_data() const { return data_in() != 0; }
+bool RingStream::has_data() const { return in_.state->put.load(std::memory_order_seq_cst) != got_; }
 
 // Half a ring: a producer that is woken for every byte would do little else.
 bool RingStream::has_room() const { return put_ - out_.state->got.load(std::memory_order_seq_cst) <= kRingSize / 2; }
 
 void RingStream::send_some(std::span<iovec>& parts) {
-  const std::uint64_t taken = put_ - out_.state->got.load(std::memory_order_acquire);
+  std::uint64_t put = put_.load(std::memory_order_relaxed);
+  const std::uint64_t taken = put - out_.state->got.load(std::memory_order_acquire);
   if (taken > kRingSize) throw Lost{"the other side wrote nonsense into the channel"};
   std::size_t room = kRingSize - taken;
   std::size_t sent = 0;
@@ -53,29 +54,31 @@ void RingStream::send_some(std::span<iovec>& parts) {
     room -= left;
     sent += left;
     while (left != 0) {
-      const std::size_t at = put_ % kRingSize;
+      const std::size_t at = put % kRingSize;
       const std::size_t piece = std::min(left, kRingSize - at);
       std::memcpy(out_.data + at, from, piece);
-      put_ += piece;
+      put += piece;
       from += piece;
       left -= piece;
     }
     if (room == 0) break;
   }
   if (sent == 0) return;
-  out_.state->put.store(put_, std::memory_order_seq_cst);
+  put_.store(put, std::memory_order_relaxed);
+  out_.state->put.store(put, std::memory_order_seq_cst);
   wake(out_.state->consumer_sleeps, out_.data_waker);
   skip(parts, sent);
 }
 
 std::size_t RingStream::receive_some(void* to, std::size_t size) {
   const std::size_t taken = std::min<std::size_t>(size, data_in());
+  std::uint64_t got = got_.load(std::memory_order_relaxed);
   auto* next = static_cast<std::byte*>(to);
   for (std::size_t left = taken; left != 0;) {
-    const std::size_t at = got_ % kRingSize;
+    const std::size_t at = got % kRingSize;
     const std::size_t piece = std::min(left, kRingSize - at);
     std::memcpy(next, in_.data + at, piece);
-    got_ += piece;
+    got += piece;
     next += piece;
     left -= piece;
   }
@@ -84,8 +87,9 @@ std::size_t RingStream::receive_some(void* to, std::size_t size) {
     if (ended_ && !has_data()) throw Lost{"the connection was closed"};
     return 0;
   }
-  in_.state->got.store(got_, std::memory_order_seq_cst);
-  if (in_.state->put.load(std::memory_order_relaxed) - got_ <= kRingSize / 2)
+  got_.store(got, std::memory_order_relaxed);
+  in_.state->got.store(got, std::memory_order_seq_cst);
+  if (in_.state->put.load(std::memory_order_relaxed) - got <= kRingSize / 2)
     wake(in_.state->producer_sleeps, in_.room_waker);
   return taken;
 }

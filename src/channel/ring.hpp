@@ -53,7 +53,7 @@ class RingStream final : public Stream {
 
   bool has_data() const;
   bool has_room() const;
-  std::uint64_t data_in() const;
+  std::uint64_t data_in() const;  // only of who receives: to others, it changes while they look
   bool is_ready(const Wish& wish) const { return (wish.in && has_data()) || (wish.out && has_room()); }
 
   const std::shared_ptr<SharedMemory> memory_;
@@ -62,8 +62,8 @@ class RingStream final : public Stream {
   Ring out_;
   Ring in_;
   // The other side could write anything into the state: what is one's own is remembered here.
-  std::uint64_t put_ = 0;
-  std::uint64_t got_ = 0;
+  std::atomic<std::uint64_t> put_{0};
+  std::atomic<std::uint64_t> got_{0};
   std::atomic<bool> ended_{false};
   std::chrono::nanoseconds spin_{0};
 };

@@ -24,12 +24,18 @@ void ask_for_signs_of_life(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 8000);  // ms
 }
 
+}  // namespace
+
 Lost lost_by(int error) {
   const bool closed = error == ECONNRESET || error == EPIPE;
   return Lost{std::strerror(error), closed ? Lost::How::closed : Lost::How::unknown};
 }
 
-}  // namespace
+void set_up_socket(int socket) {
+  // Small messages must not wait for the acknowledgement of earlier ones. (Fails on a Unix socket, where it is so.)
+  const int on = 1;
+  if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) ask_for_signs_of_life(socket);
+}
 
 void skip(std::span<iovec>& parts, std::size_t sent) {
   while (!parts.empty() && sent >= parts.front().iov_len) {
@@ -50,11 +56,7 @@ void Stream::send(std::span<iovec> parts) {
   let_go();
 }
 
-SocketStream::SocketStream(Descriptor socket) : socket_{std::move(socket)} {
-  // Small messages must not wait for the acknowledgement of earlier ones. (Fails on a Unix socket, where it is so.)
-  const int on = 1;
-  if (setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) ask_for_signs_of_life(socket_.get());
-}
+SocketStream::SocketStream(Descriptor socket) : socket_{std::move(socket)} { set_up_socket(socket_.get()); }
 
 void SocketStream::send_some(std::span<iovec>& parts) {
   msghdr message{};
@@ -89,9 +91,11 @@ std::size_t SocketStream::receive(void* to, std::size_t size, int flags) {
   return static_cast<std::size_t>(received);
 }
 
-Stream::Ready SocketStream::wait(const Wish& wish) {
+Stream::Ready SocketStream::wait(const Wish& wish) { return wait_for_socket(socket_.get(), wish); }
+
+Stream::Ready wait_for_socket(int socket, const Stream::Wish& wish) {
   const auto events = static_cast<short>((wish.in ? POLLIN : 0) | (wish.out ? POLLOUT : 0));
-  pollfd ready[2] = {{wish.in || wish.out || wish.ends ? socket_.get() : -1, events, 0}, {wish.also, POLLIN, 0}};
+  pollfd ready[2] = {{wish.in || wish.out || wish.ends ? socket : -1, events, 0}, {wish.also, POLLIN, 0}};
   timespec limit{};
   if (wish.limit) {
     const auto seconds = std::chrono::floor<std::chrono::seconds>(*wish.limit);

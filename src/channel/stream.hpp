@@ -82,4 +82,9 @@ class SocketStream final : public Stream {
 // Moves on behind what was sent.
 void skip(std::span<iovec>& parts, std::size_t sent);
 
+// For all streams over sockets.
+void set_up_socket(int socket);
+Stream::Ready wait_for_socket(int socket, const Stream::Wish& wish);
+Lost lost_by(int error);  // of the system
+
 }  // namespace grus::channel

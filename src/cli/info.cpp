@@ -30,7 +30,7 @@ constexpr std::size_t kLabel = 13;  // width of the words in front of it
 
 struct Options {
   std::string vendors;
-  std::vector<std::string> gpu;
+  GpuOptions gpu;
   bool json = false;
 };
 
@@ -200,7 +200,7 @@ int info(const Options& options) {
   const Installation installation = find_installation();
   const std::string vendors = choose_vendors(options.vendors, installation);
   setenv("GRUS_VENDORS", vendors.c_str(), /*overwrite=*/1);
-  if (!options.gpu.empty()) setenv("GRUS_GPU", listed(options.gpu).c_str(), /*overwrite=*/1);
+  set_gpu_environment(options.gpu);
   const Grus grus = load(installation);
   json platforms = json::array();
   std::size_t devices = 0;
@@ -233,7 +233,7 @@ Subcommand add_info(CLI::App& grus) {
   app->footer(kExamples);
   app->add_flag("--json", options->json, "As JSON, for scripts");
   app->add_option("--vendors", options->vendors, "Drivers to use, as for `grus run`")->type_name("PATH");
-  add_gpu_option(*app, options->gpu);
+  add_gpu_options(*app, options->gpu);
   return {app, [options] { return info(*options); }};
 }
 

@@ -38,7 +38,7 @@ int run(const std::vector<std::string>& arguments) {
   grus.footer(kExamples);
   grus.formatter(std::make_shared<Help>());  // subcommands inherit it
   const std::vector<Subcommand> subcommands = {
-      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_ps(grus), add_bench(grus), add_enable(grus),
+      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_ps(grus), add_keys(grus), add_bench(grus), add_enable(grus),
       add_disable(grus),           add_worker(grus)};
   try {
     std::reverse(before_dashes.begin(), before_dashes.end());  // as CLI11 wants it

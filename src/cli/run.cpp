@@ -34,7 +34,7 @@ Exit status: the program's own; 125 Grus itself failed, 126 the program can't be
 
 struct Options {
   std::string vendors;
-  std::vector<std::string> gpu;
+  GpuOptions gpu;
   bool one_platform = false;
   std::string present_as;
   std::string log;
@@ -82,7 +82,7 @@ void set_environment(const Options& options, const Installation& installation) {
   for (const char* loader_folder : {"OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH"})
     set(loader_folder, installation.icd_folder / "");
   unsetenv("OCL_ICD_FILENAMES");  // drivers that the Khronos loader would show beside Grus
-  set("GRUS_GPU", listed(options.gpu));
+  set_gpu_environment(options.gpu);
   set("GRUS_PLATFORMS", options.one_platform ? "one" : "");
   set("GRUS_PRESENT_AS", options.present_as);
   set("GRUS_LOG", options.log);
@@ -151,7 +151,7 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
                   "Drivers to use: a folder of .icd files, one such file, the name of one in /etc/OpenCL/vendors, or a "
                   "library; else GRUS_VENDORS or OCL_ICD_VENDORS")
       ->type_name("PATH");
-  add_gpu_option(*app, options->gpu);
+  add_gpu_options(*app, options->gpu);
   app->add_flag("--one-platform", options->one_platform, "Show equal platforms of several servers as one");
   app->add_option("--present-as", options->present_as, "What every device claims to be, for programs that want a GPU")
       ->check(CLI::IsMember({"gpu", "cpu", "accelerator"}))

@@ -20,11 +20,15 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   grus serve                                        for programs of this user on this host
   grus serve --listen tcp:127.0.0.1:7070            for those behind a tunnel
+  grus serve --listen tcp:0.0.0.0:7070              for other hosts, with keys that `grus keys` made
   grus serve --device NVIDIA --sessions 4 --memory 8GiB
   grus serve --listen unix:/run/grus/serve.sock --user alice --user 1001 --audit /var/log/grus.log
   grus serve --drain 60                             SIGTERM lets programs end, for a minute
   grus serve --config serve.toml --print-config
   grus run --gpu unix:/run/user/1000/grus/serve.sock -- clinfo -l
+
+Over TCP, clients from other hosts show a certificate or a token, inside TLS. On loopback it is plain unless
+--tls, --keys or GRUS_KEYS is given.
 
 Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usage or settings.)";
 
@@ -34,13 +38,21 @@ struct Options {
   bool print = false;
 };
 
-// Without a word about who may come in, nobody from another host may.
-void require_loopback(const channel::Address& address) {
-  if (address.kind != channel::Address::Kind::tcp) return;
-  if (address.path == "localhost" || address.path == "::1" || address.path.starts_with("127.")) return;
-  throw Problem{fmt::format("--listen {}: other hosts could use it without a password; only loopback is served yet",
-                            address.text()),
-                kUsage};
+// How clients come in there. Nobody from another host does without keys.
+channel::Security security_of(const channel::Address& address, const ServeSettings& settings) {
+  using channel::Security;
+  if (address.kind != channel::Address::Kind::tcp) return Security::plain;
+  if (channel::is_loopback(address) && !settings.tls && !channel::are_keys_named()) {
+    log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
+    return Security::plain;
+  }
+  try {
+    const channel::Keys keys{channel::Keys::Side::server, channel::keys_folder()};
+  } catch (const channel::Lost& lost) {
+    throw Problem{
+        fmt::format("--listen {}: this needs TLS, and its keys can't be used: {}", address.text(), lost.what())};
+  }
+  return Security::tls;
 }
 
 // Drivers and compilers work on what strangers send.
@@ -59,20 +71,18 @@ uid_t user_of(const std::string& name) {
   throw Problem{fmt::format("--user {}: there is no such user", name), kUsage};
 }
 
-std::vector<channel::Address> addresses_of(const ServeSettings& settings) {
-  std::vector<channel::Address> addresses;
+std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings) {
+  std::vector<server::ServeOptions::Place> places;
   try {
-    for (const auto& text : settings.listen) addresses.push_back(channel::Address::parse(text));
+    for (const auto& text : settings.listen) {
+      const auto address = channel::Address::parse(text);
+      places.push_back({address, security_of(address, settings)});
+    }
   } catch (const std::invalid_argument& error) {
     throw Problem{error.what(), kUsage};
   }
-  if (addresses.empty()) addresses.push_back(channel::default_address());
-  for (const auto& address : addresses) {
-    require_loopback(address);
-    if (address.kind == channel::Address::Kind::tcp)
-      log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
-  }
-  return addresses;
+  if (places.empty()) places.push_back({channel::default_address()});
+  return places;
 }
 
 // What becomes a worker.
@@ -92,7 +102,9 @@ int serve(const CLI::App& app, Options& options) {
     return kDone;
   }
   server::ServeOptions how;
-  how.listen = addresses_of(settings);
+  // Workers read them, too.
+  if (!settings.keys.empty()) setenv("GRUS_KEYS", std::filesystem::absolute(settings.keys).c_str(), /*overwrite=*/1);
+  how.listen = places_of(settings);
   how.grace = std::chrono::seconds{settings.grace};
   how.drain = std::chrono::seconds{settings.drain};
   how.sessions = settings.sessions;

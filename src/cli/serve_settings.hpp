@@ -25,6 +25,8 @@ struct ServeSettings {
   unsigned grace = 10;
   unsigned drain = 0;
   std::string audit;
+  std::string keys;
+  bool tls = false;
   bool sandbox = true;
 };
 

@@ -12,15 +12,19 @@ namespace {
 // Null if there is none; `auto` is this user's server, and no complaint if it doesn't run.
 Executor* connect(const std::string& gpu) {
   const bool automatic = gpu == "auto";
+  bool is_there = true;
   try {
     const auto address = automatic ? channel::default_address() : channel::Address::parse(gpu);
+    auto keys = channel::keys_for(address);
+    is_there = false;
     auto socket = channel::connect_to(address);
+    is_there = true;
     if (automatic && !channel::is_of_this_user(socket))
       throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
-    return new RemoteExecutor{channel::open_channel(std::move(socket), address), address.text()};
+    return new RemoteExecutor{channel::open_channel(std::move(socket), address, std::move(keys)), address.text()};
   } catch (const std::exception& error) {
     if (automatic) return new LocalExecutor;
-    log::error("server", "{}", error.what());
+    log::error("server", "{}{}", error.what(), is_there ? "" : "; is `grus serve` running there?");
     return nullptr;
   }
 }

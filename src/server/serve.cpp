@@ -40,14 +40,16 @@ constexpr std::chrono::seconds kPatienceAtEnd{5};  // with workers that were tol
 constexpr std::size_t kMostGreeting = 256;
 constexpr rlim_t kManyFiles = 16384;
 
-// Who has connected and has not said yet what for, or has not taken its answer yet.
+// Who has connected and has not said yet what for, or has not taken yet what was answered.
 struct Greeting {
   channel::Descriptor socket;
   Peer peer;
+  channel::Security security;
   Clock::time_point until;
   channel::Preamble preamble{};
   std::size_t received = 0;
   std::string answer{};
+  bool is_refused = false;
 };
 
 // As systemd wants it of services with Type=notify.
@@ -95,7 +97,7 @@ class Server {
  public:
   explicit Server(const ServeOptions& options) : options_{options}, audit_{options.audit} {
     allow_many_files();
-    for (const auto& address : options.listen) {
+    for (const auto& [address, security] : options.listen) {
       listening_.push_back(channel::listen_at(address));
       if (address.kind == channel::Address::Kind::unix_socket && !options.users.empty()) let_users_in(address.path);
     }
@@ -110,7 +112,7 @@ class Server {
     start_worker();
     json addresses = json::array();
     for (std::size_t index = 0; index < listening_.size(); ++index) {
-      addresses.push_back(channel::bound_at(listening_[index], options_.listen[index]).text());
+      addresses.push_back(channel::bound_at(listening_[index], options_.listen[index].address).text());
       fmt::print("listening at {}\n", addresses.back().get<std::string>());
     }
     std::fflush(stdout);
@@ -126,7 +128,7 @@ class Server {
       if (ready[0].revents) handle_signals();
       std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
       for (std::size_t index = 0; index < listening_.size(); ++index) {
-        if (ready[index + 1].revents) accept(listening_[index]);
+        if (ready[index + 1].revents) accept(listening_[index], options_.listen[index].security);
       }
       greet();
     }
@@ -161,7 +163,7 @@ class Server {
   // Clients that come back find nobody, and so know that it is over.
   void end() {
     tell_systemd("STOPPING=1");
-    for (const auto& address : options_.listen) {
+    for (const auto& [address, security] : options_.listen) {
       if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
     }
     listening_.clear();
@@ -215,22 +217,35 @@ class Server {
            std::find(options_.users.begin(), options_.users.end(), *peer.user) != options_.users.end();
   }
 
-  void accept(const channel::Descriptor& listening) {
+  void accept(const channel::Descriptor& listening, channel::Security security) {
     channel::Descriptor client = channel::accept_from(listening);
     if (client.get() < 0) return;
-    Greeting greeting{std::move(client), {}, Clock::now() + kPatience};
+    Greeting greeting{std::move(client), {}, security, Clock::now() + kPatience};
     greeting.peer = peer_of(greeting.socket);
-    if (!admits(greeting.peer)) return refuse(greeting, channel::Refusal::stranger);
     if (greetings_.size() >= kMostGreeting) return refuse(greeting, channel::Refusal::full);
+    if (!admits(greeting.peer)) refuse(greeting, channel::Refusal::stranger);
     greetings_.push_back(std::move(greeting));
   }
 
-  void refuse(const Greeting& greeting, channel::Refusal why) const {
+  // What they still send is taken first: unread, it would keep the answer from coming.
+  template <typename Answer>
+  static void say_and_leave(Greeting& greeting, const Answer& answer) {
+    (void)!send(greeting.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
+    shutdown(greeting.socket.get(), SHUT_WR);
+    greeting.is_refused = true;
+  }
+
+  void refuse(Greeting& greeting, channel::Refusal why) const {
     channel::Welcome answer;
     answer.refusal = why;
-    (void)!send(greeting.socket.get(), &answer, sizeof answer, MSG_NOSIGNAL | MSG_DONTWAIT);
-    constexpr const char* kWhy[] = {"no worker could be started", "not admitted", "too many sessions",
-                                    "the server is about to end"};
+    say_and_leave(greeting, answer);
+    constexpr const char* kWhy[] = {"no worker could be started",
+                                    "not admitted",
+                                    "too many sessions",
+                                    "the server is about to end",
+                                    "it doesn't use TLS",
+                                    "it uses TLS, which only --keys or --tls offers here",
+                                    "it has no session any more"};
     const char* const text = kWhy[static_cast<std::size_t>(why)];
     log::warn("serve", "{} was refused: {}", greeting.peer.text(), text);
     audit_.note("refuse", {{"peer", greeting.peer.json()}, {"why", text}});
@@ -242,6 +257,12 @@ class Server {
         send_answer(greeting);
         continue;
       }
+      if (greeting.is_refused) {
+        char rest[4096];
+        const ssize_t size = recv(greeting.socket.get(), rest, sizeof rest, MSG_DONTWAIT);
+        if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) greeting.socket.reset();
+        continue;
+      }
       auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
       const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
                                     sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
@@ -249,14 +270,17 @@ class Server {
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
       if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
       if (received > 0 && greeting.preamble.magic == channel::kMagic) serve_purpose(greeting);
-      if (greeting.answer.empty()) greeting.socket.reset();
+      if (greeting.answer.empty() && !greeting.is_refused) greeting.socket.reset();
     }
     std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
   }
 
   void serve_purpose(Greeting& greeting) {
     using Purpose = channel::Preamble::Purpose;
-    if (greeting.preamble.purpose == Purpose::status) {
+    if (greeting.preamble.security != greeting.security) {
+      refuse(greeting, greeting.security == channel::Security::tls ? channel::Refusal::wants_tls
+                                                                   : channel::Refusal::has_no_tls);
+    } else if (greeting.preamble.purpose == Purpose::status) {
       greeting.answer = channel::status_answer(status_for(greeting.peer));
     } else if (greeting.preamble.purpose == Purpose::resume) {
       resume_session(greeting);
@@ -299,7 +323,7 @@ class Server {
   }
 
   // A worker that has died since it was started is replaced once; its client would have to wait for ever.
-  void start_session(const Greeting& greeting) {
+  void start_session(Greeting& greeting) {
     bool started = false;
     for (int attempt = 0; attempt < 2 && !started; ++attempt) {
       const auto ready =
@@ -340,18 +364,18 @@ class Server {
     audit_.note("end", facts);
   }
 
-  void resume_session(const Greeting& greeting) const {
+  void resume_session(Greeting& greeting) const {
     for (const Worker& worker : workers_) {
       const int client = greeting.socket.get();
       if (worker.session == greeting.preamble.session && worker.session != 0 &&
           hand_over(greeting, worker, {&client, 1}))
         return;
     }
-    channel::Resume rest;
-    (void)!recv(greeting.socket.get(), &rest, sizeof rest,
-                MSG_DONTWAIT);  // unread, it would keep the answer from coming
-    const channel::Resumed unknown;
-    (void)!send(greeting.socket.get(), &unknown, sizeof unknown, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (greeting.security == channel::Security::plain) {
+      say_and_leave(greeting, channel::Resumed{});
+    } else {
+      refuse(greeting, channel::Refusal::has_no_such_session);
+    }
   }
 
   void handle_signals() {

@@ -8,14 +8,18 @@
 #include <string>
 #include <vector>
 
-#include "channel/address.hpp"
+#include "channel/handshake.hpp"
 
 namespace grus::server {
 
 inline constexpr std::size_t kMostSessions = 1024;
 
 struct ServeOptions {
-  std::vector<channel::Address> listen;
+  struct Place {
+    channel::Address address;
+    channel::Security security = channel::Security::plain;
+  };
+  std::vector<Place> listen;
   std::chrono::seconds grace{10};        // for clients that lost their connection
   std::chrono::seconds drain{0};         // for sessions to end by themselves when the server is to end
   std::size_t sessions = kMostSessions;  // at a time, at most

@@ -39,6 +39,16 @@ std::size_t arena_size(const WorkerOptions& options) {
   return 2 * (options.memory != 0 ? std::min(memory, options.memory) : memory);
 }
 
+std::shared_ptr<const channel::Keys> keys_for(channel::Security security) {
+  if (security == channel::Security::plain) return nullptr;
+  try {
+    return std::make_shared<channel::Keys>(channel::Keys::Side::server, channel::keys_folder());
+  } catch (const channel::Lost& lost) {  // they were good when the server was started
+    log::error("serve", "a client can't be let in: {}", lost.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 int run_worker(int control, const WorkerOptions& options) {
@@ -61,9 +71,10 @@ int run_worker(int control, const WorkerOptions& options) {
   const Handover& what = client->what;
   auto* const counters = new SharedCounters{SharedCounters::map(std::move(client->descriptors[1]))};
   if (!*counters) return 1;
-  auto* const resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
+  channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
+    resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}, keys_for(what.preamble.security)};
     auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(options),
                                           what.session, *resumptions);
     if (options.sandbox) limit_files();

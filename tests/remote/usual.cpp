@@ -1,6 +1,7 @@
 // What most programs do: a context, a queue, a program, a kernel, ten buffers, a thousand launches with new arguments
 // each, and one blocking read at the end. --print: the kernel prints. --for-ever: again and again, until a call fails.
-// --both-ways: large reads and writes at the same time instead, more than any socket holds.
+// --both-ways: large reads and writes at the same time instead, more than any socket holds. --twice: again when a line
+// has come on standard input.
 #include <CL/cl.h>
 
 #include <cstdio>
@@ -116,6 +117,12 @@ int main(int argc, char** argv) {
   if (has("--both-ways")) {
     run_both_ways();
     return 0;
+  }
+  if (has("--twice")) {
+    run(false);
+    std::puts("once");
+    std::fflush(stdout);
+    std::getchar();
   }
   do {
     run(has("--print"));

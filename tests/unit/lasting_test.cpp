@@ -14,6 +14,8 @@
 #include <thread>
 
 #include "channel/handshake.hpp"
+#include "channel/tls.hpp"
+#include "tls_keys.hpp"
 
 namespace grus::channel {
 namespace {
@@ -24,7 +26,7 @@ constexpr auto kPatience = 60s;
 constexpr std::uint64_t kNotKnown = std::uint64_t{1} << 62;
 
 // Both ends of a connection on this host.
-enum class Kind { unix_socket, tcp };
+enum class Kind { unix_socket, tcp, tls };
 std::array<Descriptor, 2> connect_both(Kind kind) {
   if (kind == Kind::unix_socket) {
     int ends[2];
@@ -45,8 +47,7 @@ class Network {
     auto ends = connect();
     for (std::size_t side = 0; side < 2; ++side) {
       streams_[side] = std::make_unique<LastingStream>(
-          std::make_unique<SocketStream>(std::move(ends[side])),
-          [this, side](std::uint64_t received, const Lost&) { return meet(side, received); });
+          std::move(ends[side]), [this, side](std::uint64_t received, const Lost&) { return meet(side, received); });
     }
   }
   LastingStream& side(std::size_t number) { return *streams_[number]; }
@@ -62,10 +63,20 @@ class Network {
   }
 
  private:
-  std::array<Descriptor, 2> connect() {
+  using Ends = std::array<std::unique_ptr<Stream>, 2>;
+
+  Ends connect() {
     auto ends = connect_both(kind_);
     for (std::size_t side = 0; side < 2; ++side) spies_[side] = Descriptor{dup(ends[side].get())};
-    return ends;
+    if (kind_ != Kind::tls)
+      return {std::make_unique<SocketStream>(std::move(ends[0])), std::make_unique<SocketStream>(std::move(ends[1]))};
+    auto client = std::make_unique<TlsStream>(std::move(ends[0]), TestKeys::of(Keys::Side::client), "127.0.0.1");
+    auto server = std::make_unique<TlsStream>(std::move(ends[1]), TestKeys::of(Keys::Side::server));
+    const auto until = TlsStream::Clock::now() + kPatience;
+    auto accepted = std::async(std::launch::async, [&] { server->finish_handshake(until); });
+    client->finish_handshake(until);
+    accepted.get();
+    return {std::move(client), std::move(server)};
   }
 
   LastingStream::Connected meet(std::size_t side, std::uint64_t received) {
@@ -81,14 +92,14 @@ class Network {
       const auto before = meetings_;
       met_.wait(lock, [&] { return meetings_ != before; });
     }
-    return {std::make_unique<SocketStream>(std::move(fresh_[side])), received_[1 - side]};
+    return {std::move(fresh_[side]), received_[1 - side]};
   }
 
   const Kind kind_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable met_;
   std::array<Descriptor, 2> spies_;
-  std::array<Descriptor, 2> fresh_;
+  Ends fresh_;
   std::array<bool, 2> is_here_{};
   std::array<std::uint64_t, 2> received_{};
   std::uint64_t meetings_ = 0;
@@ -190,14 +201,19 @@ class Traffic {
   std::atomic<int> received_all_{0};
 };
 
+const char* name_of(Kind kind) { return kind == Kind::tls ? "tls" : kind == Kind::tcp ? "tcp" : "unix"; }
+
 class Lasting : public testing::TestWithParam<Kind> {};
-INSTANTIATE_TEST_SUITE_P(Sockets, Lasting, testing::Values(Kind::unix_socket, Kind::tcp),
-                         [](const auto& about) { return about.param == Kind::tcp ? "tcp" : "unix"; });
+INSTANTIATE_TEST_SUITE_P(Sockets, Lasting, testing::Values(Kind::unix_socket, Kind::tcp, Kind::tls),
+                         [](const auto& about) { return name_of(about.param); });
+
+// With TLS every cut costs a handshake.
+std::size_t cuts_for(Kind kind) { return kind == Kind::tls ? 500 : 2000; }
 
 TEST_P(Lasting, BringsAllBytesBothWaysWhateverIsCut) {
   Network network{GetParam()};
   std::mt19937 random{7};
-  Traffic{network.side(0), network.side(1)}.run(2000, [&] {
+  Traffic{network.side(0), network.side(1)}.run(cuts_for(GetParam()), [&] {
     network.cut(random);
     std::this_thread::sleep_for(std::chrono::microseconds{random() % 500});
   });
@@ -205,7 +221,6 @@ TEST_P(Lasting, BringsAllBytesBothWaysWhateverIsCut) {
 
 // One thread on each side, which waits for nothing but the answer: whatever is forgotten is waited for, for ever.
 TEST_P(Lasting, ForgetsNoQuestionAndNoAnswer) {
-  constexpr std::size_t kCuts = 2000;
   Network network{GetParam()};
   std::atomic<bool> enough{false};
   std::atomic<int> ended{0};
@@ -240,7 +255,7 @@ TEST_P(Lasting, ForgetsNoQuestionAndNoAnswer) {
   };
   const auto cut = [&] {
     std::mt19937 random{8};
-    for (std::size_t left = kCuts; left != 0; --left) {
+    for (std::size_t left = cuts_for(GetParam()); left != 0; --left) {
       network.cut(random);
       std::this_thread::sleep_for(std::chrono::microseconds{random() % 300});
     }
@@ -286,13 +301,13 @@ TEST(LastingPlace, IsCheckedWhenAPeerComesBack) {
 }
 
 // The two ends as programs and workers use them: a client that connects again, and a worker that is offered sockets.
-class Resuming : public testing::Test {
+class Resuming : public testing::TestWithParam<Security> {
  protected:
   static constexpr std::uint64_t kSession = 42;
 
   Resuming() : listening_{listen_at(wanted_)}, address_{bound_at(listening_, wanted_)} {
     accepting_ = std::thread{[this] { accept_all(); }};
-    client_ = open_channel(address_).stream;
+    client_ = open_channel(connect_to(address_), address_, keys_of(Keys::Side::client)).stream;
     std::unique_lock lock{mutex_};
     changed_.wait(lock, [&] { return server_ != nullptr; });
   }
@@ -311,6 +326,9 @@ class Resuming : public testing::Test {
   std::unique_ptr<Stream> server_;
 
  private:
+  static std::shared_ptr<const Keys> keys_of(Keys::Side side) {
+    return GetParam() == Security::tls ? TestKeys::of(side) : nullptr;
+  }
   void accept_all() {
     for (;;) {
       Descriptor socket = accept_from(listening_);
@@ -332,7 +350,7 @@ class Resuming : public testing::Test {
   const Address wanted_{Address::Kind::tcp, "127.0.0.1", "0"};
   Descriptor listening_;
   Address address_;
-  Resumptions resumptions_{10s};
+  Resumptions resumptions_{10s, keys_of(Keys::Side::server)};
   std::mutex mutex_;
   std::condition_variable changed_;
   Descriptor newest_;
@@ -340,7 +358,10 @@ class Resuming : public testing::Test {
   std::thread accepting_;
 };
 
-TEST_F(Resuming, BringsAllBytesBothWays) {
+INSTANTIATE_TEST_SUITE_P(Sockets, Resuming, testing::Values(Security::plain, Security::tls),
+                         [](const auto& about) { return about.param == Security::tls ? "tls" : "plain"; });
+
+TEST_P(Resuming, BringsAllBytesBothWays) {
   std::mt19937 random{9};
   Traffic{*client_, *server_}.run(300, [&] {
     cut();
@@ -349,7 +370,7 @@ TEST_F(Resuming, BringsAllBytesBothWays) {
 }
 
 // The worker may compute for minutes before it looks at its connection again.
-TEST_F(Resuming, WaitsForNobodyAtTheServer) {
+TEST_P(Resuming, WaitsForNobodyAtTheServer) {
   std::uint64_t sent = 0;
   std::uint64_t received = 0;
   send_from(*client_, sent, 1000);
