@@ -37,9 +37,15 @@ int run(const std::vector<std::string>& arguments) {
   grus.set_version_flag("--version", "grus " GRUS_VERSION);
   grus.footer(kExamples);
   grus.formatter(std::make_shared<Help>());  // subcommands inherit it
-  const std::vector<Subcommand> subcommands = {
-      add_run(grus, after_dashes), add_info(grus),  add_serve(grus), add_ps(grus), add_keys(grus), add_bench(grus), add_enable(grus),
-      add_disable(grus),           add_worker(grus)};
+  const std::vector<Subcommand> subcommands = {add_run(grus, after_dashes),
+                                               add_info(grus),
+                                               add_serve(grus),
+                                               add_ps(grus),
+                                               add_keys(grus),
+                                               add_bench(grus),
+                                               add_enable(grus),
+                                               add_disable(grus),
+                                               add_worker(grus)};
   try {
     std::reverse(before_dashes.begin(), before_dashes.end());  // as CLI11 wants it
     grus.parse(std::move(before_dashes));

@@ -239,12 +239,9 @@ class Server {
     channel::Welcome answer;
     answer.refusal = why;
     say_and_leave(greeting, answer);
-    constexpr const char* kWhy[] = {"no worker could be started",
-                                    "not admitted",
-                                    "too many sessions",
-                                    "the server is about to end",
-                                    "it doesn't use TLS",
-                                    "it uses TLS, which only --keys or --tls offers here",
+    constexpr const char* kWhy[] = {"no worker could be started", "not admitted",
+                                    "too many sessions",          "the server is about to end",
+                                    "it doesn't use TLS",         "it uses TLS, which only --keys or --tls offers here",
                                     "it has no session any more"};
     const char* const text = kWhy[static_cast<std::size_t>(why)];
     log::warn("serve", "{} was refused: {}", greeting.peer.text(), text);
@@ -278,8 +275,8 @@ class Server {
   void serve_purpose(Greeting& greeting) {
     using Purpose = channel::Preamble::Purpose;
     if (greeting.preamble.security != greeting.security) {
-      refuse(greeting, greeting.security == channel::Security::tls ? channel::Refusal::wants_tls
-                                                                   : channel::Refusal::has_no_tls);
+      refuse(greeting,
+             greeting.security == channel::Security::tls ? channel::Refusal::wants_tls : channel::Refusal::has_no_tls);
     } else if (greeting.preamble.purpose == Purpose::status) {
       greeting.answer = channel::status_answer(status_for(greeting.peer));
     } else if (greeting.preamble.purpose == Purpose::resume) {

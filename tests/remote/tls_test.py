@@ -32,7 +32,7 @@ PREAMBLE = struct.Struct("=IHHIIQ")
 MAGIC = 0x53555247
 SESSION, RESUME = 0, 1
 PLAIN, TLS = 0, 1
-HAS_NO_SUCH_SESSION = 3
+HAS_NO_SUCH_SESSION = 6
 
 
 def preamble(purpose=SESSION, security=TLS, session=0):
