@@ -1,5 +1,5 @@
-// What streams over TLS do beyond what all streams do. That they outlive cuts in the middle of records is tested with the
-// others that last.
+// What streams over TLS do beyond what all streams do. That they outlive cuts in the middle of records is tested with
+// the others that last.
 #include <gtest/gtest.h>
 
 #include <future>
