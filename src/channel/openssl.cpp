@@ -19,7 +19,7 @@ OpenSsl load() {
   void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | kOwnFirst);
   if (!library)
     throw Lost{fmt::format("TLS needs OpenSSL {}: {}", OPENSSL_VERSION_MAJOR, dlerror()), Lost::How::refused};
-  OpenSsl loaded;
+  OpenSsl loaded{};
   const auto find = [&](auto& function, const char* name) {
     function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, name));
     if (!function) throw Lost{fmt::format("{} has no {}: update it", kLibrary, name), Lost::How::refused};

@@ -95,7 +95,8 @@ namespace grus::channel {
   USE(RAND_bytes)
 
 struct OpenSsl {
-#define GRUS_MEMBER(name) decltype(&::name) name = nullptr;
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a name
+#define GRUS_MEMBER(name) decltype(&::name) name;
   GRUS_OPENSSL_FUNCTIONS(GRUS_MEMBER)
 #undef GRUS_MEMBER
 };
