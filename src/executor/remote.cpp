@@ -122,8 +122,9 @@ Result<Bytes> RemoteExecutor::device_info(ObjectId device, cl_device_info query)
   return ask<Bytes>(Kind::device_info, device, query);
 }
 
+// A server whose address space is limited has no arena.
 std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(const Context&, std::size_t size) {
-  return arena_ ? arena_->take(size) : nullptr;
+  return arena_ && !connection_->memory()->arena().empty() ? arena_->take(size) : nullptr;
 }
 
 // With the mutex.
