@@ -32,6 +32,9 @@ WORKLOADS = """Whole programs, fresh processes that took turns; all modes gave t
 against the CPU. A ratio is against native of the same round, from the first to the last OpenCL call; *in OpenCL calls* leaves
 out what the program does on the host."""
 
+SESSIONS = """Programs that have used a device of one server and now wait, all at once. Memory that processes share is divided
+among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL."""
+
 COUNTS = """Per call, on the thread that calls. *Grus's own* is what its library executes, with what other libraries but the
 vendor's execute for it: the limit is for that. The *difference* includes what Grus makes the vendor do more or less;
 *±* is how far native counts are apart."""
@@ -101,6 +104,10 @@ def plain(rows):
                     [[cell(row[column]) if column in row else "" for column in columns] for row in rows])
 
 
+def sessions(rows):
+    return SESSIONS + "\n\n" + plain(rows)
+
+
 def conformance(rows):
     counts = [key for key, value in rows[0].items() if isinstance(value, int) and not isinstance(value, bool)] if rows else []
     return plain([*rows, {"name": "all"} | {key: sum(row.get(key, 0) for row in rows) for key in counts}])
@@ -142,6 +149,7 @@ SECTIONS = [
      "bench/overhead_run.py --mode grus --mode unix --mode tcp --platform Portable --vendors /etc/OpenCL/vendors/pocl.icd "
      "--json bench/results/served-pocl.json"),
     ("Through a server, NVIDIA", ["served-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
+    ("Sessions", ["sessions*.json"], sessions, "bench/sessions.py --json bench/results/sessions-pocl.json"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
     ("Workloads, NVIDIA", ["workloads-nvidia*.json"], workloads, "bench/gpu.sh --out bench/results"),
