@@ -1,4 +1,5 @@
-// A program that has used a device, says which and whose driver, and waits until its input ends. --without: it uses none.
+// A program that has used a device, says which and whose driver, and waits until its input ends. --without: it uses
+// none.
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -20,8 +21,8 @@ int main(int argc, char** argv) {
       bench::check(clSetKernelArg(tick.get(), 0, sizeof argument, &argument), "clSetKernelArg");
       device->launch(tick.get());
       device->read(buffer.get(), 0, sizeof count, &count);
-      std::printf("%s\t%s %s\n", device->text(CL_DEVICE_NAME).c_str(),
-                  device->platform_text(CL_PLATFORM_NAME).c_str(), device->text(CL_DRIVER_VERSION).c_str());
+      std::printf("%s\t%s %s\n", device->text(CL_DEVICE_NAME).c_str(), device->platform_text(CL_PLATFORM_NAME).c_str(),
+                  device->text(CL_DRIVER_VERSION).c_str());
     } catch (const bench::Failure& failure) {
       std::fprintf(stderr, "idle: %s\n", failure.what());
       return 1;

@@ -9,16 +9,18 @@ import tempfile
 class Server:
     """Of a kind: unix, tcp, or tls. What its clients need beside its address is in `client`, for their environment."""
 
-    def __init__(self, grus, kind, vendors=None, environment=None, options=(), errors=None):
+    def __init__(self, grus, kind, vendors=None, environment=None, options=(), errors=None, before=(),
+                 host="127.0.0.1"):
         self.grus, self.kind, self.vendors, self.options, self.errors = grus, kind, vendors, options, errors
+        self.before, self.host = before, host  # what it is started with, and where it listens
         self.environment = {name: value for name, value in (os.environ if environment is None else environment).items()
                             if name != "GRUS_GPU"}
 
     def __enter__(self):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-serve-")
         self.client = {}
-        address = f"unix:{self.folder.name}/socket" if self.kind == "unix" else "tcp:127.0.0.1:0"
-        command = [str(self.grus), "serve", "--listen", address, *self.options]
+        address = f"unix:{self.folder.name}/socket" if self.kind == "unix" else f"tcp:{self.host}:0"
+        command = [*self.before, str(self.grus), "serve", "--listen", address, *self.options]
         if self.kind == "tls":
             keys = f"{self.folder.name}/keys"
             subprocess.run([str(self.grus), "keys", keys, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, check=True)

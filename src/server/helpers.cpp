@@ -21,6 +21,11 @@ void Helpers::run(std::function<void()> job) {
   changed_.notify_one();
 }
 
+void Helpers::wait_for_room(std::size_t most) {
+  std::unique_lock lock{mutex_};
+  fewer_.wait(lock, [&] { return jobs_.size() <= most; });
+}
+
 void Helpers::work() {
   std::unique_lock lock{mutex_};
   for (;;) {
@@ -30,6 +35,7 @@ void Helpers::work() {
     if (jobs_.empty()) break;
     const auto job = std::move(jobs_.front());
     jobs_.pop_front();
+    fewer_.notify_one();
     lock.unlock();
     job();
     lock.lock();

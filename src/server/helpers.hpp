@@ -14,6 +14,8 @@ class Helpers {
   explicit Helpers(std::size_t most) : most_{most} {}
   ~Helpers();
   void run(std::function<void()> job);
+  // Waits until no more than so many jobs wait for a thread.
+  void wait_for_room(std::size_t most);
 
  private:
   void work();
@@ -21,6 +23,7 @@ class Helpers {
   const std::size_t most_;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
+  std::condition_variable fewer_;
   std::deque<std::function<void()>> jobs_;
   std::size_t idle_ = 0;
   std::size_t running_ = 0;

@@ -19,6 +19,7 @@ namespace {
 constexpr std::uint32_t kOwnSlots = 4096;         // of events that the session makes for itself
 constexpr std::size_t kLargestValue = 64 * 1024;  // of an argument; devices take 1 to 4 KiB
 constexpr std::chrono::seconds kPatience{10};     // for a greeting
+constexpr std::size_t kMostAnswers = 4096;        // that wait for a client to take them before no more is taken from it
 constexpr std::size_t kCredit = std::size_t{256} << 20;
 // Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
 constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
@@ -71,7 +72,12 @@ std::string Session::run() {
       if (!greeted) input_.set_patience({});
       greeted = true;
       Counters::add(counters_.bytes_in, sizeof head + head.body + head.bulk);
-      if (head.number != 0) Counters::add(counters_.round_trips, 1);
+      if (head.number != 0) {
+        Counters::add(counters_.round_trips, 1);
+        sender_.wait_for_room(kMostAnswers);
+        helpers_.wait_for_room(kMostAnswers);
+        for (const auto& [id, queue] : queues_) queue->waiter.wait_for_room(kMostAnswers);
+      }
       handle(head, reader);
       reader.expect_end();
     }

@@ -2,11 +2,20 @@
 // each, and one blocking read at the end. --print: the kernel prints. --for-ever: again and again, until a call fails.
 // --both-ways: large reads and writes at the same time instead, more than any socket holds. --twice: again when a line
 // has come on standard input.
+// --for SECONDS: data goes there, is worked on and comes back, all of it checked, for so long after every size was done
+// once, which it says; prints a checksum, which only depends on how often that was done.
+// --until-told: the same until its input ends.
+// --allocate BYTES: a buffer of that size, filled and read back.
 #include <CL/cl.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <vector>
 
 namespace {
@@ -46,13 +55,19 @@ Opened open_device() {
   return {context, queue};
 }
 
-void run(bool prints) {
-  const auto [context, queue] = open_device();
+cl_program build(cl_context context) {
   cl_int code = CL_SUCCESS;
   const char* source = kSource;
   cl_program program = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
   check(code, "program");
   check(clBuildProgram(program, 0, nullptr, nullptr, nullptr, nullptr), "build");
+  return program;
+}
+
+void run(bool prints) {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_program program = build(context);
   cl_kernel kernel = clCreateKernel(program, "add", &code);
   check(code, "kernel");
   cl_mem buffers[kBuffers];
@@ -110,12 +125,92 @@ void run_both_ways() {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
+bool has_input_ended() {
+  pollfd input{STDIN_FILENO, 0, 0};
+  return poll(&input, 1, 0) > 0;
+}
+
+// Calls is_over(since) after every round.
+template <typename IsOver>
+void run_until(IsOver is_over) {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_program program = build(context);
+  cl_kernel kernel = clCreateKernel(program, "add", &code);
+  check(code, "kernel");
+  constexpr int kSizes = 13;
+  constexpr size_t kMost = kItems << (kSizes - 1);
+  std::vector<cl_int> numbers(kMost);
+  cl_mem from = clCreateBuffer(context, 0, kMost * sizeof(cl_int), nullptr, &code);
+  check(code, "buffer");
+  cl_mem to = clCreateBuffer(context, 0, kMost * sizeof(cl_int), nullptr, &code);
+  check(code, "buffer");
+  auto ready = Clock::time_point{};
+  cl_int rounds = 0;
+  std::uint64_t sum = 0;
+  for (; rounds <= kSizes || !is_over(Clock::now() - ready); ++rounds) {
+    if (rounds == kSizes) {
+      ready = Clock::now();
+      std::printf("ready\n");
+      std::fflush(stdout);
+    }
+    const size_t items = kItems << rounds % kSizes;
+    const size_t size = items * sizeof(cl_int);
+    for (size_t item = 0; item < items; ++item) numbers[item] = rounds ^ static_cast<cl_int>(item);
+    check(clEnqueueWriteBuffer(queue, from, rounds % 2, 0, size, numbers.data(), 0, nullptr, nullptr), "write");
+    const cl_int flag = 0;
+    check(clSetKernelArg(kernel, 0, sizeof to, &to), "argument");
+    check(clSetKernelArg(kernel, 1, sizeof from, &from), "argument");
+    check(clSetKernelArg(kernel, 2, sizeof rounds, &rounds), "argument");
+    check(clSetKernelArg(kernel, 3, sizeof flag, &flag), "argument");
+    check(clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &items, nullptr, 0, nullptr, nullptr), "launch");
+    check(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, size, numbers.data(), 0, nullptr, nullptr), "read");
+    for (size_t item = 0; item < items; ++item) {
+      if (numbers[item] != (rounds ^ static_cast<cl_int>(item)) + rounds) {
+        std::fprintf(stderr, "wrong result in round %d: %d\n", rounds, numbers[item]);
+        std::exit(3);
+      }
+      sum = sum * 31 + static_cast<std::uint32_t>(numbers[item]);
+    }
+  }
+  std::printf("%d rounds, checksum %016llx\n", rounds, static_cast<unsigned long long>(sum));
+}
+
+void allocate(size_t size) {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_mem buffer = clCreateBuffer(context, 0, size, nullptr, &code);
+  check(code, "buffer");
+  const cl_int pattern = 7;
+  check(clEnqueueFillBuffer(queue, buffer, &pattern, sizeof pattern, 0, size, 0, nullptr, nullptr), "fill");
+  check(clFinish(queue), "finish");
+  cl_int last = 0;
+  check(clEnqueueReadBuffer(queue, buffer, CL_TRUE, size - sizeof last, sizeof last, &last, 0, nullptr, nullptr),
+        "read");
+  if (last != pattern) std::exit(3);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const auto has = [&](const char* option) { return argc > 1 && std::strcmp(argv[1], option) == 0; };
   if (has("--both-ways")) {
     run_both_ways();
+    return 0;
+  }
+  if (has("--for")) {
+    const std::chrono::duration<double> wanted{std::stod(argv[2])};
+    run_until([&](Clock::duration passed) { return passed >= wanted; });
+    return 0;
+  }
+  if (has("--until-told")) {
+    run_until([](Clock::duration) { return has_input_ended(); });
+    return 0;
+  }
+  if (has("--allocate")) {
+    allocate(std::stoull(argv[2]));
     return 0;
   }
   if (has("--twice")) {
