@@ -92,6 +92,7 @@ cl_int clCreateSubDevices(cl_device_id handle, const cl_device_partition_propert
   while (how[length] != 0) ++length;
   for (cl_uint next = 0; next < *count; ++next) {
     made[next]->is_named = true;
+    made[next]->number = next;
     made[next]->partition.assign(how, how + length + 1);
     fill_limits(*made[next]);
     devices[next] = reinterpret_cast<cl_device_id>(made[next].hand_out());

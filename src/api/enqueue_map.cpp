@@ -31,8 +31,9 @@ bool is_free_for(const Region& region, const Queue& queue) {
 // Host memory that is registered with the vendor.
 Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
+  region->is_region = true;
   region->size = size;
-  auto home = executor_of(*memory.context).host_memory_for(*memory.context, size);
+  auto home = executor_of(*memory.context).host_memory_for(memory.context->shares_host_memory(), size);
   region->take_host_memory(home ? std::move(home) : memory_in_pages(size));
   NewBuffer order;
   order.id = region->id();
@@ -84,7 +85,11 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 
 // A record whose region, if mappings are copies, is there and no command's.
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
-  if (memory.host) return &memory.take_mapping([](const Mapping&) { return true; });
+  if (memory.host) {
+    Mapping& mapping = memory.take_mapping([](const Mapping&) { return true; });
+    mapping.staging = {};  // of a time when the object lived elsewhere
+    return &mapping;
+  }
   std::size_t others = 0;
   ObjectId waited_for;
   Mapping& mapping = memory.take_mapping([&](Mapping& free) {
@@ -98,8 +103,9 @@ Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t si
     return true;
   });
   if (waited_for) {
+    const Pin pin{executor_of(queue)};
     const Gate::Leave leave{Gate::Place::waiting};
-    executor_of(queue).finish(waited_for);
+    pin->finish(waited_for);
   }
   if (!mapping.staging.memory) {
     auto region = make_region(memory, size);
@@ -221,7 +227,7 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, voi
   if (!mapping) return CL_INVALID_VALUE;
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
   const cl_int code =
-      memory->host ? enqueue(command::Unmap{{memory->id()}, pointer}, how) : unmap_by_copy(*memory, *mapping, how);
+      mapping->staging.memory ? unmap_by_copy(*memory, *mapping, how) : enqueue(command::Unmap{{memory->id()}, pointer}, how);
   if (code == CL_SUCCESS) {
     mapping->is_free.store(true, std::memory_order_release);
   } else {

@@ -19,6 +19,11 @@ Held& as_held(const std::unique_ptr<HeldCommand>& command) { return static_cast<
 
 }  // namespace
 
+std::vector<Executor*>& executors_in_use() {
+  static auto* const executors = new std::vector<Executor*>{starting_executors().begin(), starting_executors().end()};
+  return *executors;
+}
+
 HoldBack& HoldBack::instance() { return of_this_process<HoldBack>(); }
 
 bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {
@@ -54,6 +59,13 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
   finish_above(user_event, status);
   send_what_can_go(sent);
   return true;
+}
+
+void HoldBack::leave_below(Event& event, cl_int status, std::unique_ptr<Event::Profile> profile) {
+  const std::lock_guard lock{mutex_};
+  event.set_finished(status);
+  event.profile = std::move(profile);
+  event.created = false;
 }
 
 // For a vendor's thread: nothing of the call stays there, for what it holds may be the last reference to an object.
@@ -195,10 +207,10 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
   struct Idle {
     std::mutex mutex;  // guards busy
     std::condition_variable changed;
-    std::size_t busy = starting_executors().size();
+    std::size_t busy = executors_in_use().size();
   };
   auto idle = std::make_shared<Idle>();
-  for (Executor* const executor : starting_executors()) {
+  for (Executor* const executor : executors_in_use()) {
     executor->when_idle([idle] {
       const std::lock_guard lock{idle->mutex};
       --idle->busy;

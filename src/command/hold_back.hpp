@@ -52,6 +52,8 @@ class HoldBack {
 
   // A user event was set, by the program; false if it was before.
   bool finish(Event& user_event, cl_int status);
+  // A command that an executor has finished, which the session leaves.
+  void leave_below(Event& event, cl_int status, std::unique_ptr<Event::Profile> profile);
   cl_int add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
 
   // All of these wait, and so must be called outside the gate.

@@ -26,7 +26,7 @@ bool is_finished(cl_event event) {
 
 LocalExecutor::LocalExecutor() {
   for (const VendorLibrary& library : find_vendor_libraries(vendors_path())) {
-    auto vendor = Vendor::load(library);
+    auto vendor = Vendor::share(library);
     if (!vendor) continue;
     for (cl_platform_id handle : vendor->platforms()) {
       const auto text = [&](cl_platform_info query) {
@@ -62,6 +62,8 @@ LocalExecutor::LocalExecutor() {
     vendors_.push_back(std::move(vendor));
   }
 }
+
+LocalExecutor::~LocalExecutor() { finish_leaving(); }
 
 std::vector<PlatformDescription> LocalExecutor::platforms() {
   std::vector<PlatformDescription> descriptions;

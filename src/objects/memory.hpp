@@ -116,6 +116,7 @@ class Memory : public Object {
   std::size_t size = 0;
   void* host_ptr = nullptr;  // as given with CL_MEM_USE_HOST_PTR
   std::vector<cl_mem_properties> properties;
+  bool is_region = false;  // Grus's own, for mappings
   Ref<Memory> parent;
   std::size_t origin = 0;  // within the parent
   std::unique_ptr<ImageFacts> image;
@@ -127,7 +128,8 @@ class Memory : public Object {
 
   std::atomic<bool> dirty{true};
   std::atomic<cl_uint> map_count{0};
-  SpinLock lock;  // guards the list of mappings, and their pointers
+  SpinLock lock;  // guards the list of mappings and their pointers, and the callbacks
+  std::vector<std::function<void()>> gone_callbacks;  // of the program's
   std::vector<std::unique_ptr<Mapping>> mappings;
 };
 

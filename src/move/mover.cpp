@@ -1,0 +1,212 @@
+#include "move/mover.hpp"
+
+#include <algorithm>
+#include <set>
+#include <thread>
+
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+#include "command/gate.hpp"
+#include "command/hold_back.hpp"
+#include "executor/starting.hpp"
+
+namespace grus::move {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDrain = 10min;  // a kernel may take long; nothing is lost by waiting but time
+constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // not worth another round
+constexpr double kGain = 0.7;   // a round must leave less than this part of what the one before left
+
+std::chrono::microseconds micros(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time);
+}
+
+// An inventory is let go of inside the gate.
+struct Kept {
+  Inventory all;
+  Kept() = default;
+  explicit Kept(Inventory taken) : all{std::move(taken)} {}
+  Kept(Kept&&) = default;
+  Kept& operator=(Kept&& other) {
+    const Gate::Entry entry{kInternalCall};
+    all = std::move(other.all);
+    return *this;
+  }
+  ~Kept() {
+    const Gate::Entry entry{kInternalCall};
+    all = {};
+  }
+};
+
+Inventory take_inventory() {
+  const Gate::Closed closed{g_gate};
+  return Inventory::take();
+}
+
+class Mover {
+ public:
+  Mover(const Order& order, const std::function<void(const Progress&)>& on_progress, const std::atomic<bool>& cancelled)
+      : order_{order}, on_progress_{on_progress}, cancelled_{cancelled} {}
+
+  Report run() {
+    begin("plan");
+    Kept kept{take_inventory()};
+    to_ = open_executor(order_.to);
+    report_.plan = make_plan(kept.all, *to_, order_.device);
+    if (!report_.plan.reasons.empty()) {
+      std::string all;
+      for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
+      throw Refused{all};
+    }
+    if (order_.dry_run) return std::move(report_);
+    transplant_.emplace(*to_, report_.plan.matches);
+    try {
+      begin("prepare");
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      copy_while_running(kept);
+      stop(kept);
+    } catch (...) {
+      begin("undo");
+      transplant_->undo();
+      throw;
+    }
+    begin("release");
+    release_source();
+    report_.phases.back().end = Clock::now();
+    return std::move(report_);
+  }
+
+ private:
+  void begin(const char* name) {
+    const auto now = Clock::now();
+    if (!report_.phases.empty()) report_.phases.back().end = now;
+    report_.phases.push_back({name, now, now, {}});
+    progress_ = {name, 0, 0, rate_, predicted_};
+    on_progress_(progress_);
+    check_cancelled();
+  }
+  void check_cancelled() const {
+    if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
+  }
+
+  void note(const memory::Copied& more) {
+    Phase& phase = report_.phases.back();
+    phase.copied += more;
+    progress_.done += more.read;
+    const auto now = Clock::now();
+    if (order_.bytes_per_second != 0 && !is_stopped_) {
+      const auto due = phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
+                                         static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
+      if (due > now) std::this_thread::sleep_until(due);
+    }
+    check_cancelled();
+    if (is_stopped_ || now - last_told_ < 50ms) return;
+    last_told_ = now;
+    progress_.bytes_per_second = static_cast<double>(progress_.done) / std::chrono::duration<double>{now - phase.start}.count();
+    on_progress_(progress_);
+  }
+
+  memory::Copied copy(Kept& kept, Transplant::Stage stage) {
+    progress_.all = transplant_->bytes_at_stake(kept.all);
+    const auto start = Clock::now();
+    const auto copied = transplant_->copy(kept.all, stage, [this](const auto& more) { note(more); });
+    const double seconds = std::chrono::duration<double>{Clock::now() - start}.count();
+    if (copied.read > kSmall && seconds > 0) rate_ = static_cast<double>(copied.read) / seconds;
+    return copied;
+  }
+
+  // Rounds, for as long as each leaves clearly less than the one before.
+  void copy_while_running(Kept& kept) {
+    std::uint64_t before = ~std::uint64_t{0};
+    for (int round = 0; round < order_.rounds; ++round) {
+      begin(round == 0 ? "first copy" : "copy again");
+      const auto copied = copy(kept, Transplant::Stage::running);
+      report_.copied_running += copied.sent;
+      const std::uint64_t changed = copied.sent + copied.zero;
+      // What was touched during one round is what the stop will have to look at.
+      if (round > 0 && rate_ > 0)
+        predicted_ = std::chrono::microseconds{static_cast<std::int64_t>(1e6 * static_cast<double>(copied.read) / rate_)};
+      kept = Kept{take_inventory()};
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      const bool enough = round > 0 && (changed <= kSmall || static_cast<double>(changed) > kGain * static_cast<double>(before));
+      if (round > 0) before = changed;
+      if (copied.read == 0 || enough) break;
+    }
+    if (order_.max_stop && order_.rounds > 0 && predicted_ > *order_.max_stop) {
+      throw Refused{fmt::format("the stop would take about {} ms, more than the {} ms allowed: the program changes its "
+                                "memory as fast as it is copied",
+                                predicted_.count() / 1000, order_.max_stop->count())};
+    }
+  }
+
+  void stop(Kept& kept) {
+    begin("hold");
+    is_stopped_ = true;
+    const auto start = Clock::now();
+    {
+      HoldBack::Everything everything{HoldBack::instance()};
+      if (!everything.drain(start + (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+        throw Refused{"the device doesn't finish what it was given in the time allowed"};
+      report_.drain = micros(Clock::now() - start);
+      begin("last copy");
+      kept = Kept{take_inventory()};
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+      begin("switch");
+      const Gate::Closed closed{g_gate};
+      kept = Kept{Inventory::take()};
+      transplant_->follow(kept.all, Transplant::Stage::stopped);
+      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+      sources_ = transplant_->take_over(kept.all);
+      executors_in_use().push_back(to_.get());
+      std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
+      is_switched_ = true;
+    }
+    report_.stop = micros(Clock::now() - start);
+    is_stopped_ = false;
+    left_ = std::move(kept);
+  }
+
+  // The source gives everything back, once nobody is in one of its functions any more.
+  void release_source() {
+    for (Executor* const source : sources_) {
+      while (source->pins.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(1ms);
+    }
+    transplant_->leave_sources(left_.all);
+    left_ = Kept{};
+    const auto starting = starting_executors();
+    for (Executor* const source : sources_) {
+      source->leave();
+      // The first ones are known by their platforms. Others go behind their own callbacks, which may be posted already.
+      if (std::find(starting.begin(), starting.end(), source) == starting.end())
+        callbacks::post([source] { delete source; });
+    }
+    (void)to_.release();  // the session's now
+  }
+
+  const Order& order_;
+  const std::function<void(const Progress&)>& on_progress_;
+  const std::atomic<bool>& cancelled_;
+  std::unique_ptr<Executor> to_;
+  std::optional<Transplant> transplant_;
+  Report report_;
+  Progress progress_;
+  Clock::time_point last_told_;
+  double rate_ = 0;  // bytes per second that were read, compared and sent
+  std::chrono::microseconds predicted_{0};
+  bool is_stopped_ = false;
+  bool is_switched_ = false;
+  std::set<Executor*> sources_;
+  Kept left_;
+};
+
+}  // namespace
+
+Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
+                    const std::atomic<bool>& cancelled) {
+  return Mover{order, on_progress, cancelled}.run();
+}
+
+}  // namespace grus::move
