@@ -86,8 +86,11 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 // A record whose region, if mappings are copies, is there and no command's.
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
   if (memory.host) {
-    Mapping& mapping = memory.take_mapping([](const Mapping&) { return true; });
-    mapping.staging = {};  // of a time when the object lived elsewhere
+    // One that was a copy, when the object lived elsewhere, may still be in use.
+    Mapping& mapping = memory.take_mapping([&](const Mapping& free) {
+      return !free.staging.memory || is_free_for(free.staging, queue);
+    });
+    mapping.staging = {};
     return &mapping;
   }
   std::size_t others = 0;
@@ -213,7 +216,7 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   std::byte* const pointer = image->host + origin[0] * facts.element_size +
                              origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
   return mapped(*image, mapping, pointer,
-                enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how));
+                enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer, mapping.row_pitch, mapping.slice_pitch}, how));
 }
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, void* pointer, cl_uint wait_count,
@@ -227,7 +230,11 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, voi
   if (!mapping) return CL_INVALID_VALUE;
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
   const cl_int code =
-      mapping->staging.memory ? unmap_by_copy(*memory, *mapping, how) : enqueue(command::Unmap{{memory->id()}, pointer}, how);
+      mapping->staging.memory
+          ? unmap_by_copy(*memory, *mapping, how)
+          : enqueue(command::Unmap{{memory->id()}, pointer, mapping->flags, mapping->range,
+                                   {mapping->origin, mapping->region}, mapping->row_pitch, mapping->slice_pitch},
+                    how);
   if (code == CL_SUCCESS) {
     mapping->is_free.store(true, std::memory_order_release);
   } else {

@@ -68,6 +68,13 @@ void HoldBack::leave_below(Event& event, cl_int status, std::unique_ptr<Event::P
   event.created = false;
 }
 
+void HoldBack::session_moves(const Held::Stays& stays) {
+  const std::lock_guard lock{mutex_};
+  for (const Queue* queue : queues_with_held_) {
+    for (const auto& command : queue->held) as_held(command).session_moves(stays);
+  }
+}
+
 // For a vendor's thread: nothing of the call stays there, for what it holds may be the last reference to an object.
 std::function<void(cl_int)> HoldBack::posting(std::function<void(cl_int)> call) {
   return [call = std::move(call)](cl_int reached) mutable {

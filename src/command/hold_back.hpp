@@ -32,6 +32,9 @@ struct Held : HeldCommand {
   Order order = Order::plain;
   std::uint64_t number = 0;  // in the order of enqueueing
   virtual cl_int submit(Executor& executor, const Placement& placement) = 0;
+  // The session is about to move. Says of an object whether it goes on living in the memory it has.
+  using Stays = std::function<bool(Memory&)>;
+  virtual void session_moves(const Stays&) {}
 };
 
 class HoldBack {
@@ -74,6 +77,7 @@ class HoldBack {
     HoldBack& hold_back_;
   };
 
+  void session_moves(const Held::Stays& stays);
   std::uint64_t held_so_far() const { return held_so_far_.load(std::memory_order_relaxed); }
   static void after_fork() { any_.store(0, std::memory_order_relaxed); }
 

@@ -187,13 +187,13 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {
-    const bool leaves = std::any_of(roots.begin(), roots.end(), [&](const Device* root) {
+    const bool leaves = roots.empty() || std::any_of(roots.begin(), roots.end(), [&](const Device* root) {
       return root->home.executor == device->home.executor;
     });
     if (!leaves) continue;
-    to.name_device(there[0].platform, there[0].index, device->id());
-    plan.matches.push_back(
-        {device.get(), there[0].platform, there[0].index, shares_host_memory(to, device->id())});
+    const Candidate& one = there[plan.matches.size() % there.size()];
+    to.name_device(one.platform, one.index, device->id());
+    plan.matches.push_back({device.get(), one.platform, one.index, shares_host_memory(to, device->id())});
   }
   check_objects(all, to, plan, plan.reasons);
   return plan;

@@ -385,22 +385,22 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
 void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before) {
   Executor& from = executor_of(*memory.context);
   for (const auto& mapping : memory.mappings) {
-    if (!mapping->pointer) {
-      mapping->staging = {};
-      continue;
-    }
     if (Region& region = mapping->staging; region.memory) {  // a copy already; the region is only memory from here on
-      if (std::exchange(region.memory->created, false)) from.free(ObjectType::memory, region.memory->id());
-      region.last_use = {};
-      region.last_queue = {};
+      if (std::exchange(region.memory->created, false)) regions_left_.emplace_back(&from, region.memory->id());
       continue;
     }
+    if (!mapping->pointer) continue;
     const Placement placement{courier_of(*memory.context).id(), {}, {}, Blocking::yes};
-    if (from.is_in_this_process()) (void)from.submit(command::Unmap{{memory.id()}, mapping->pointer}, placement);
+    if (from.is_in_this_process()) {
+      command::Unmap unmap{};
+      unmap.memory = memory.id();
+      unmap.pointer = mapping->pointer;
+      (void)from.submit(unmap, placement);
+    }
     if (twin.home == Home::shared) {
       if (memory.is_image()) {
         (void)to_.submit(command::MapImage{{memory.id()}, mapping->flags, {mapping->origin, mapping->region},
-                                           mapping->pointer},
+                                           mapping->pointer, mapping->row_pitch, mapping->slice_pitch},
                          placement);
       } else {
         (void)to_.submit(command::MapBuffer{{memory.id()}, mapping->flags, mapping->range, mapping->pointer}, placement);
@@ -435,6 +435,8 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
     HoldBack::instance().leave_below(event, status ? std::min(*status, CL_COMPLETE) : status.error(),
                                      std::move(profile));
   });
+  HoldBack::instance().session_moves(
+      [&](Memory& memory) { return twins_.at(memory.root().id().value()).home == Home::shared; });
   std::map<const Memory*, std::shared_ptr<HostMemory>> before;  // what the objects lived in
   for (const auto& memory : all.memories) before[memory.get()] = memory->root().host_memory;
   for (const auto& memory : all.memories) {
@@ -482,6 +484,7 @@ void Transplant::leave_sources(const Inventory& all) noexcept {
   };
   const auto own = [](const auto& object) { return object.context.get(); };
   for (const auto& [source, event] : events_left_) source->free(ObjectType::event, event);
+  for (const auto& [source, region] : regions_left_) source->free(ObjectType::memory, region);
   free_all(ObjectType::kernel, all.kernels, [](const Kernel& kernel) { return kernel.program->context.get(); });
   free_all(ObjectType::program, all.programs, own);
   free_all(ObjectType::memory, all.memories, own);

@@ -56,7 +56,7 @@ class Transplant {
     Home home = Home::elsewhere;
     std::shared_ptr<HostMemory> memory;
     std::unique_ptr<memory::SentPages> pages;  // if copied
-    bool is_suspect = false;                   // read while commands from before may have been running
+    bool is_suspect = true;                    // never copied, or while commands from before may have been running
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -91,6 +91,7 @@ class Transplant {
   std::map<const Context*, Executor*> sources_;            // where each was
   std::map<const Device*, Executor*> sub_device_sources_;
   std::vector<std::pair<Executor*, ObjectId>> events_left_;
+  std::vector<std::pair<Executor*, ObjectId>> regions_left_;
 };
 
 }  // namespace grus::move
