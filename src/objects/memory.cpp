@@ -81,6 +81,13 @@ Mapping* Memory::unmap(const void* pointer) {
   return nullptr;
 }
 
+void Memory::take_back(Mapping& mapping) {
+  const std::lock_guard guard{lock};
+  mapping.pointer = nullptr;
+  map_count.fetch_sub(1, std::memory_order_relaxed);
+  mapping.is_free.store(true, std::memory_order_release);
+}
+
 void Memory::set_mapped(Mapping& mapping, std::byte* pointer) {
   const std::lock_guard guard{lock};
   mapping.pointer = pointer;

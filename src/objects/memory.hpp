@@ -108,6 +108,7 @@ class Memory : public Object {
   // The record of a mapped pointer, which is not mapped any more; null if there is none.
   Mapping* unmap(const void* pointer);
   void set_mapped(Mapping& mapping, std::byte* pointer);
+  void take_back(Mapping& mapping);  // one that came to nothing
 
   const Ref<Context> context;
   const cl_mem_object_type type;
