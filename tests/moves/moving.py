@@ -85,3 +85,31 @@ def run_and_move(grus, program, places, environment=None, pause=(0.0, 0.05), mos
         errors += f"\nkilled after {timeout} s"
     mover.join()
     return Moved(child.returncode, output, errors, moves)
+
+
+class Mover:
+    """Moves every program that has its runtime folder there, from place to place, for as long as this lasts."""
+
+    def __init__(self, environment, places, moves, pause=(0.0, 0.1)):
+        self._environment, self._places, self._moves, self._pause = environment, places, moves, pause
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self):
+        chance = random.Random(1)
+        turn = 0
+        while not self._ended.wait(chance.uniform(*self._pause)):
+            for path in runtime_folder(self._environment).glob("session-*.sock"):
+                session = Session(path.stem.removeprefix("session-"), self._environment)
+                answer = session.ask(command="move", **self._places[turn % len(self._places)])
+                if answer and (not answer["ok"] or answer["plan"]["objects"]):
+                    self._moves.append(answer)
+                turn += 1
