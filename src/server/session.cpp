@@ -145,6 +145,10 @@ void Session::create(ObjectType type, ObjectId id, cl_int code) {
 
 void Session::free(ObjectType type, ObjectId id) {
   const bool is_there = check(type, id) == CL_SUCCESS;
+  {
+    const std::lock_guard lock{builds_mutex_};
+    if (in_use_.contains({type, id.value()})) throw BadMessage{"the end of an object that is in use"};
+  }
   if (const auto region = bulk_regions_.find(id.value());
       type == ObjectType::context && region != bulk_regions_.end()) {
     executor_.free(ObjectType::memory, region->second);
@@ -508,6 +512,15 @@ cl_int Session::create_buffer(const Head& head, NewBuffer& order) {
   return executor_.create_buffer(order);
 }
 
+template <typename Visit>
+void Session::each_used(const BuildOrder& order, Visit visit) {
+  visit(ObjectType::program, order.program);
+  visit(ObjectType::context, order.context);
+  for (const ObjectId id : order.program_devices) visit(ObjectType::device, id);
+  for (const ObjectId id : order.devices) visit(ObjectType::device, id);
+  for (const ObjectId id : order.inputs) visit(ObjectType::program, id);
+}
+
 void Session::build(Number number, const BuildOrder& order, bool only_check) {
   std::vector<cl_int> statuses;
   const BuildOutcome outcome = only_check ? executor_.check_program(order, &statuses) : executor_.build(order);
@@ -536,6 +549,10 @@ void Session::build(Number number, const BuildOrder& order, bool only_check) {
     executor_.free(ObjectType::kernel, kernel);
     free_own_slot(kernel);
   }
+  {
+    const std::lock_guard lock{builds_mutex_};
+    each_used(order, [&](ObjectType type, ObjectId id) { in_use_.erase(in_use_.find({type, id.value()})); });
+  }
   send_message(Kind::answer, number, body, {});
 }
 
@@ -554,6 +571,10 @@ void Session::handle_programs(const Head& head, Reader& reader) {
       if (order.step > BuildOrder::Step::link || order.program_devices.empty()) throw BadMessage{"an odd build"};
       // It counts as made whether or not there is a program below: then nothing is freed there.
       if (is_new) create(ObjectType::program, order.program, CL_SUCCESS);
+      {
+        const std::lock_guard lock{builds_mutex_};
+        each_used(order, [&](ObjectType type, ObjectId id) { in_use_.emplace(type, id.value()); });
+      }
       return aside(head, [this, number = head.number, order, only_check = head.kind == Kind::check_program] {
         build(number, order, only_check);
       });

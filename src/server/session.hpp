@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <new>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -128,6 +129,9 @@ class Session {
   void note_devices(std::span<const ObjectId> devices);
   cl_int create_buffer(const channel::Head& head, NewBuffer& order);
   void build(Number number, const BuildOrder& order, bool only_check);
+  // Calls visit with everything that a build uses.
+  template <typename Visit>
+  static void each_used(const BuildOrder& order, Visit visit);
   Place read_place(wire::Reader& reader);
   void note_result(const Place& place, cl_int code);
 
@@ -198,6 +202,9 @@ class Session {
   std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
   std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
+
+  std::mutex builds_mutex_;                                     // guards what follows
+  std::multiset<std::pair<ObjectType, std::uint64_t>> in_use_;  // by builds
 
   std::mutex own_mutex_;  // guards what follows
   std::condition_variable held_less_;
