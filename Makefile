@@ -5,10 +5,12 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # Which tests the sanitizers run: fast, long, or both.
 LABELS ?= fast|long
+# How long each target of tests/fuzz looks for input that breaks something.
+MINUTES ?= 10
 
 CTEST := ctest --output-on-failure --no-tests=error
 
-.PHONY: all help setup demo check check-long asan tsan debug test format lint install uninstall clean
+.PHONY: all help setup demo check check-long asan tsan fuzz debug test format lint install uninstall clean
 
 all: build/CMakeCache.txt
 	cmake --build build -j$(JOBS)
@@ -20,6 +22,7 @@ help:
 	@echo 'make check-long  the same with all programs, long tests and sanitizers'
 	@echo 'make test        only the fast tests'
 	@echo 'make asan tsan   tests under the sanitizers: address and undefined, thread (LABELS=fast for fewer)'
+	@echo 'make fuzz        look for input that breaks something, MINUTES=10 for each target'
 	@echo 'make debug       a debug build in build/debug'
 	@echo 'make format      format the sources; make lint checks them'
 	@echo 'make install     into DESTDIR/PREFIX ($(PREFIX)); activates nothing: see `grus enable`'
@@ -60,6 +63,12 @@ asan tsan:
 	cmake --preset $@
 	cmake --build build/$@ -j$(JOBS)
 	$(CTEST) --test-dir build/$@ -L '$(LABELS)' -j$(JOBS)
+
+fuzz:
+	.ci/setup build fuzz
+	cmake --preset fuzz
+	cmake --build build/fuzz -j$(JOBS) --target frame_fuzz ring_fuzz session_fuzz
+	tests/fuzz/run --minutes $(MINUTES)
 
 debug:
 	cmake --preset debug

@@ -35,6 +35,10 @@ out what the program does on the host."""
 SESSIONS = """Programs that have used a device of one server and now wait, all at once. Memory that processes share is divided
 among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL."""
 
+FUZZ = """What reads a peer's bytes, with made-up ones, under the address and undefined behaviour sanitizers. `frame_fuzz` decodes,
+`ring_fuzz` shares a ring's memory with a peer that writes what it likes, `session_fuzz` is a worker's session whose client sends
+anything. The inputs that are kept are replayed by `make test`."""
+
 COUNTS = """Per call, on the thread that calls. *Grus's own* is what its library executes, with what other libraries but the
 vendor's execute for it: the limit is for that. The *difference* includes what Grus makes the vendor do more or less;
 *±* is how far native counts are apart."""
@@ -108,6 +112,10 @@ def sessions(rows):
     return SESSIONS + "\n\n" + plain(rows)
 
 
+def fuzz(rows):
+    return FUZZ + "\n\n" + plain(rows)
+
+
 def conformance(rows):
     counts = [key for key, value in rows[0].items() if isinstance(value, int) and not isinstance(value, bool)] if rows else []
     return plain([*rows, {"name": "all"} | {key: sum(row.get(key, 0) for row in rows) for key in counts}])
@@ -157,6 +165,7 @@ SECTIONS = [
        f"grus bench --paper {name} --vendors {file}")
       for name, title in papers.TITLES.items() for vendor, file in (("PoCL", "pocl"), ("NVIDIA", "nvidia"))),
     ("Khronos conformance suite, subtests that pass", ["conformance*.json"], conformance, None),
+    ("Made-up input", ["fuzz.json"], fuzz, "tests/fuzz/run --json bench/results/fuzz.json"),
     ("Real programs", ["programs*.json"], plain, None),
 ]
 

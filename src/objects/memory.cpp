@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -13,6 +14,7 @@ constexpr std::size_t kMapFrom = 128 * 1024;
 constexpr std::size_t kAlignment = 128;  // the largest OpenCL type, long16
 
 std::byte* allocate(std::size_t size) {
+  if (size > SIZE_MAX - kAlignment) throw std::bad_alloc{};
   void* const memory = std::aligned_alloc(kAlignment, (size + kAlignment - 1) / kAlignment * kAlignment);
   if (!memory) throw std::bad_alloc{};
   return static_cast<std::byte*>(memory);

@@ -112,22 +112,62 @@ void Session::aside(const Head& head, std::function<void()> job) {
   }
 }
 
-cl_int Session::check(ObjectType type, ObjectId id) {
+const Session::Object* Session::find(ObjectType type, ObjectId id) const {
   const auto& known = objects_[static_cast<std::size_t>(type)];
-  const auto found = known.find(id.value());
-  if (found == known.end()) throw BadMessage{"an object that isn't there"};
-  return found->second;
+  const auto found = known.find(id.slot());
+  return found == known.end() || found->second.id != id ? nullptr : &found->second;
+}
+
+cl_int Session::check(ObjectType type, ObjectId id) {
+  const Object* const found = find(type, id);
+  if (!found) throw BadMessage{"an object that isn't there"};
+  return found->code;
 }
 
 void Session::check_all(ObjectType type, std::span<const ObjectId> ids) {
   for (const ObjectId id : ids) check(type, id);
 }
 
-void Session::create(ObjectType type, ObjectId id, cl_int code) {
+void Session::check_new(ObjectType type, ObjectId id) {
   if (!id || id.slot() >= kMaxSlots - kOwnSlots) throw BadMessage{"an id that can't be"};
+  const auto& known = objects_[static_cast<std::size_t>(type)];
+  const auto found = known.find(id.slot());
+  if (found == known.end()) return;
+  if (found->second.id == id) throw BadMessage{"an object that is there already"};
+  free(type, found->second.id);  // whose creation failed, so that the client doesn't know it any more
+}
+
+void Session::create(ObjectType type, ObjectId id, cl_int code) {
   auto& objects = objects_[static_cast<std::size_t>(type)];
-  if (!objects.emplace(id.value(), code).second) throw BadMessage{"an object that is there already"};
+  objects.emplace(id.slot(), Object{id, code});
   counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+}
+
+void Session::free(ObjectType type, ObjectId id) {
+  const bool is_there = check(type, id) == CL_SUCCESS;
+  {
+    const std::lock_guard lock{builds_mutex_};
+    if (in_use_.contains({type, id.value()})) throw BadMessage{"the end of an object that is in use"};
+  }
+  if (const auto region = bulk_regions_.find(id.value());
+      type == ObjectType::context && region != bulk_regions_.end()) {
+    executor_.free(ObjectType::memory, region->second);
+    free_own_slot(region->second);
+    bulk_regions_.erase(region);
+  }
+  if (type == ObjectType::queue) free_queue(id);
+  if (is_there) executor_.free(type, id);
+  auto& objects = objects_[static_cast<std::size_t>(type)];
+  objects.erase(id.slot());
+  counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+  if (type == ObjectType::memory) forget_memory(id);
+  if (type == ObjectType::device) in_place_.erase(id.value());
+  if (type == ObjectType::context) contexts_in_place_.erase(id.value());
+  if (type == ObjectType::queue) {
+    const std::lock_guard lock{errors_mutex_};
+    queue_errors_.erase(id.value());
+  }
+  if (type == ObjectType::kernel) kernels_.erase(id.value());
 }
 
 bool Session::may_have(std::size_t size) const {
@@ -269,8 +309,9 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       const auto id = reader.take<ObjectId>();
       const OfferedPlatform& offered = offered_platform(platform);
       if (index >= offered.devices.size()) throw BadMessage{"a device that isn't there"};
-      create(ObjectType::device, id, CL_SUCCESS);
+      check_new(ObjectType::device, id);
       executor_.name_device(offered.index, offered.devices[index], id);
+      create(ObjectType::device, id, CL_SUCCESS);
       if (executor_.works_in_place(id)) in_place_.insert(id.value());
       return;
     }
@@ -284,6 +325,11 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       const auto parent = reader.take<ObjectId>();
       const auto how = closed(reader.take<std::vector<cl_device_partition_property>>());
       const auto ids = reader.take<std::vector<ObjectId>>();
+      std::unordered_set<std::uint32_t> slots;
+      for (const ObjectId id : ids) {
+        check_new(ObjectType::device, id);
+        if (!slots.insert(id.slot()).second) throw BadMessage{"an object that is there already"};
+      }
       check(ObjectType::device, parent);
       const cl_int code = executor_.create_sub_devices(parent, how.data(), ids);
       if (code == CL_SUCCESS) {
@@ -312,6 +358,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto devices = reader.take<std::vector<ObjectId>>();
       const auto platform = reader.take<std::uint32_t>();
       const auto properties = reader.take<std::vector<cl_context_properties>>();
+      check_new(ObjectType::context, id);
       check_all(ObjectType::device, devices);
       if (devices.empty()) throw BadMessage{"a context of nothing"};
       const auto notice = [this, id](const char* text, const void*, std::size_t) {
@@ -332,6 +379,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto context = reader.take<ObjectId>();
       const auto device = reader.take<ObjectId>();
       const auto properties = reader.take<std::vector<cl_queue_properties>>();
+      check_new(ObjectType::queue, id);
       check(ObjectType::context, context);
       check(ObjectType::device, device);
       const cl_int code = executor_.create_queue(id, context, device, properties);
@@ -350,30 +398,16 @@ void Session::handle_objects(const Head& head, Reader& reader) {
     case Kind::create_buffer: {
       NewBuffer order;
       reader(order);
+      check_new(ObjectType::memory, order.id);
       check(ObjectType::context, order.context);
       order.properties = ended(std::move(order.properties));
       order.host = shared_at(reader.take<std::uint64_t>(), order.size);
       if (order.is_region && !order.host) throw BadMessage{"memory for mappings that isn't shared"};
-      if (!order.is_region && !may_have(order.size)) {
-        skip_bulk(head.bulk);
-        create(ObjectType::memory, order.id, CL_MEM_OBJECT_ALLOCATION_FAILURE);
-        return answer(head.number, CL_MEM_OBJECT_ALLOCATION_FAILURE);
-      }
-      const bool in_place = contexts_in_place_[order.context.value()];
-      Data initial;
-      if (in_place && !order.host) {
-        order.host_memory = memory_from_heap(order.size);
-        order.host = order.host_memory->data();
-        if (head.bulk != 0 && head.bulk != order.size) throw BadMessage{"more or less data than the message says"};
-        if (head.bulk != 0) input_.read(order.host, order.size);
-      } else if (head.bulk != 0) {
-        initial = receive_bulk(head.bulk, order.size);
-        order.initial = initial.get();
-      }
-      const cl_int code = executor_.create_buffer(order);
+      const cl_int code = create_buffer(head, order);
       create(ObjectType::memory, order.id, code);
-      memories_[order.id.value()].size = order.size;
-      if (in_place) memories_[order.id.value()].host = static_cast<std::byte*>(order.host);
+      Memory& memory = memories_[order.id.value()];
+      memory.size = order.size;
+      if (contexts_in_place_[order.context.value()]) memory.host = static_cast<std::byte*>(order.host);
       if (code == CL_SUCCESS && !order.is_region) count_memory(order.id, order.size);
       ++memory_changes_;
       return answer(head.number, code);
@@ -383,25 +417,30 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto parent = reader.take<ObjectId>();
       const auto flags = reader.take<cl_mem_flags>();
       const auto range = reader.take<Range>();
+      check_new(ObjectType::memory, id);
       cl_int code = check(ObjectType::memory, parent);
+      const Memory whole = memories_[parent.value()];
+      if (range.offset > whole.size || range.size > whole.size - range.offset)
+        throw BadMessage{"a range beyond its object"};
       if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
       create(ObjectType::memory, id, code);
       Memory& memory = memories_[id.value()];
       memory.size = range.size;
-      if (std::byte* const whole = memories_[parent.value()].host) memory.host = whole + range.offset;
+      if (whole.host) memory.host = whole.host + range.offset;
       return;
     }
     case Kind::create_image: {
       NewImage order;
       reader(order);
+      check_new(ObjectType::memory, order.id);
       check(ObjectType::context, order.context);
-      if (order.from) check(ObjectType::memory, order.from);
+      const cl_int found = order.from ? check(ObjectType::memory, order.from) : CL_SUCCESS;
       order.properties = ended(std::move(order.properties));
       if (const auto place = reader.take<std::uint64_t>(); place != 0)
         order.host = shared_at(place, most_bytes(order.desc));
       const Data initial = head.bulk != 0 ? receive_image(head.bulk, most_bytes(order.desc)) : nullptr;
       order.initial = initial.get();
-      auto layout = executor_.create_image(order);
+      auto layout = found == CL_SUCCESS ? executor_.create_image(order) : Failure{found};
       if (layout && !order.from && !may_have(layout->size)) {
         executor_.free(ObjectType::memory, order.id);
         layout = Failure{CL_MEM_OBJECT_ALLOCATION_FAILURE};
@@ -416,6 +455,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
     case Kind::create_sampler: {
       NewSampler order;
       reader(order);
+      check_new(ObjectType::sampler, order.id);
       check(ObjectType::context, order.context);
       order.properties = ended(std::move(order.properties));
       const cl_int code = executor_.create_sampler(order);
@@ -439,30 +479,46 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto type = reader.take<ObjectType>();
       const auto id = reader.take<ObjectId>();
       if (type > ObjectType::event) throw BadMessage{"an object of no known type"};
-      const bool is_there = check(type, id) == CL_SUCCESS;
-      if (const auto region = bulk_regions_.find(id.value());
-          type == ObjectType::context && region != bulk_regions_.end()) {
-        executor_.free(ObjectType::memory, region->second);
-        free_own_slot(region->second);
-        bulk_regions_.erase(region);
-      }
-      if (type == ObjectType::queue) free_queue(id);
-      if (is_there) executor_.free(type, id);
-      auto& objects = objects_[static_cast<std::size_t>(type)];
-      objects.erase(id.value());
-      counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
-      if (type == ObjectType::memory) forget_memory(id);
-      if (type == ObjectType::context) contexts_in_place_.erase(id.value());
-      if (type == ObjectType::queue) {
-        const std::lock_guard lock{errors_mutex_};
-        queue_errors_.erase(id.value());
-      }
-      if (type == ObjectType::kernel) kernels_.erase(id.value());
-      return;
+      return free(type, id);
     }
     default:
       throw BadMessage{"a message of no known kind"};
   }
+}
+
+// Where there is no memory for it, its contents come all the same.
+cl_int Session::create_buffer(const Head& head, NewBuffer& order) {
+  if (head.bulk != 0) expect_bulk(head.bulk, order.size);
+  const bool has_home = contexts_in_place_[order.context.value()] && !order.host;
+  Data initial;
+  bool fits = order.is_region || may_have(order.size);
+  if (fits && has_home) {
+    try {
+      order.host_memory = memory_from_heap(order.size);
+      order.host = order.host_memory->data();
+    } catch (const std::bad_alloc&) {
+      fits = false;
+    }
+  } else if (fits && head.bulk != 0) {
+    initial = allocate(order.size);
+    order.initial = initial.get();
+    fits = initial != nullptr;
+  }
+  if (!fits) {
+    skip_bulk(head.bulk);
+    return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  }
+  if (head.bulk != 0) input_.read(has_home ? order.host : initial.get(), head.bulk);
+  return executor_.create_buffer(order);
+}
+
+template <typename Visit>
+void Session::each_used(const BuildOrder& order, Visit visit) {
+  visit(ObjectType::program, order.program);
+  visit(ObjectType::context, order.context);
+  for (const ObjectId id : order.program_devices) visit(ObjectType::device, id);
+  for (const ObjectId id : order.devices) visit(ObjectType::device, id);
+  for (const ObjectId id : order.inputs) visit(ObjectType::program, id);
 }
 
 void Session::build(Number number, const BuildOrder& order, bool only_check) {
@@ -493,6 +549,10 @@ void Session::build(Number number, const BuildOrder& order, bool only_check) {
     executor_.free(ObjectType::kernel, kernel);
     free_own_slot(kernel);
   }
+  {
+    const std::lock_guard lock{builds_mutex_};
+    each_used(order, [&](ObjectType type, ObjectId id) { in_use_.erase(in_use_.find({type, id.value()})); });
+  }
   send_message(Kind::answer, number, body, {});
 }
 
@@ -502,14 +562,19 @@ void Session::handle_programs(const Head& head, Reader& reader) {
     case Kind::build: {
       BuildOrder order;
       reader(order);
+      const bool is_new = !find(ObjectType::program, order.program);
+      if (is_new) check_new(ObjectType::program, order.program);
       check(ObjectType::context, order.context);
       check_all(ObjectType::device, order.program_devices);
       check_all(ObjectType::device, order.devices);
       check_all(ObjectType::program, order.inputs);
       if (order.step > BuildOrder::Step::link || order.program_devices.empty()) throw BadMessage{"an odd build"};
       // It counts as made whether or not there is a program below: then nothing is freed there.
-      auto& programs = objects_[static_cast<std::size_t>(ObjectType::program)];
-      if (!programs.contains(order.program.value())) create(ObjectType::program, order.program, CL_SUCCESS);
+      if (is_new) create(ObjectType::program, order.program, CL_SUCCESS);
+      {
+        const std::lock_guard lock{builds_mutex_};
+        each_used(order, [&](ObjectType type, ObjectId id) { in_use_.emplace(type, id.value()); });
+      }
       return aside(head, [this, number = head.number, order, only_check = head.kind == Kind::check_program] {
         build(number, order, only_check);
       });
@@ -539,6 +604,7 @@ void Session::handle_programs(const Head& head, Reader& reader) {
       const auto count = reader.take<std::size_t>();
       if (count > 4096) throw BadMessage{"a kernel with too many arguments"};
       facts.arguments.resize(count);
+      check_new(ObjectType::kernel, id);
       check(ObjectType::program, program);
       create(ObjectType::kernel, id, executor_.create_kernel(id, program, facts));
       kernels_[id.value()].arguments.resize(count);

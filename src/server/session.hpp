@@ -7,6 +7,8 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <new>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -39,6 +41,10 @@ class Session {
   using Number = std::uint64_t;
   using Data = std::shared_ptr<std::byte[]>;
   static constexpr std::size_t kHelpers = 64;
+  struct Object {
+    ObjectId id;
+    cl_int code = CL_SUCCESS;  // what became of its creation
+  };
   struct Memory {
     std::size_t size = 0;
     std::size_t element_size = 0;  // images
@@ -109,6 +115,7 @@ class Session {
   bool goes_in_parts(const Transfer<Command>& transfer) const;
   std::byte* next_part();
   ObjectId new_part_event();
+  void forget_part_event();
   void write_in_parts(const Transfer<command::Write>& transfer);
   void read_in_parts(Number number, const Transfer<command::Read>& transfer);
   template <typename Map>
@@ -116,19 +123,26 @@ class Session {
   template <typename Command>
   std::byte* place_in_object(const Transfer<Command>& transfer) const;
   void mark_done(const Place& place);
-  void give_back(std::size_t staged);
   void free_queue(ObjectId id);
   void register_bulk(ObjectId context, std::span<const ObjectId> devices);
   const OfferedPlatform& offered_platform(std::uint32_t number) const;
   void note_devices(std::span<const ObjectId> devices);
+  cl_int create_buffer(const channel::Head& head, NewBuffer& order);
   void build(Number number, const BuildOrder& order, bool only_check);
+  // Calls visit with everything that a build uses.
+  template <typename Visit>
+  static void each_used(const BuildOrder& order, Visit visit);
   Place read_place(wire::Reader& reader);
   void note_result(const Place& place, cl_int code);
 
   // The object must be there; what became of its creation.
   cl_int check(ObjectType type, ObjectId id);
   void check_all(ObjectType type, std::span<const ObjectId> ids);
+  const Object* find(ObjectType type, ObjectId id) const;
+  // The id is to name a new object. Asked before all else, and before the executor, which believes it.
+  void check_new(ObjectType type, ObjectId id);
   void create(ObjectType type, ObjectId id, cl_int code);
+  void free(ObjectType type, ObjectId id);
   void check_arguments(Kernel& kernel);
   // Whether the session may have so much more.
   bool may_have(std::size_t size) const;
@@ -136,13 +150,21 @@ class Session {
   void forget_memory(ObjectId id);
   template <typename Command>
   cl_int check_memories(const Command& command);
+  template <typename Command>
+  void check_ranges(const Command& command) const;
+  void check_range(ObjectId memory, std::size_t offset, std::size_t size) const;
   ObjectId new_own_id();
   void free_own_event(ObjectId event);
   void free_own_slot(ObjectId id);
   // What the client calls a place in the memory that both share.
   std::byte* shared_at(std::uint64_t place, std::size_t size) const;
-  Data receive_bulk(std::size_t size, std::size_t expected);
+  static void expect_bulk(std::size_t size, std::size_t expected);
   void skip_bulk(std::size_t size);
+  // Null if there is no memory left.
+  static Data allocate(std::size_t size) { return Data{new (std::nothrow) std::byte[size]}; }
+  // For the bytes of a transfer, which are kept here between the client and the device: waits while there are many.
+  void hold(std::size_t size);
+  void let_go(std::size_t size);
   Data receive_image(std::size_t size, std::size_t read_by_driver);
   static std::size_t most_bytes(const cl_image_desc& desc);
 
@@ -170,10 +192,9 @@ class Session {
   std::mutex output_mutex_;  // keeps what is printed in order
   std::mutex out_mutex_;     // keeps messages apart
 
-  std::unordered_map<std::uint64_t, cl_int> objects_[8];  // by type: ids, and what became of their creation
+  std::unordered_map<std::uint32_t, Object> objects_[8];  // by type, and by slot as the executor has them
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint64_t, Kernel> kernels_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<Queue>> queues_;
   std::unordered_set<std::uint64_t> in_place_;  // devices
   std::unordered_set<std::string> named_devices_;
   std::unordered_map<std::uint64_t, bool> contexts_in_place_;
@@ -182,9 +203,12 @@ class Session {
   std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
 
+  std::mutex builds_mutex_;                                     // guards what follows
+  std::multiset<std::pair<ObjectType, std::uint64_t>> in_use_;  // by builds
+
   std::mutex own_mutex_;  // guards what follows
-  std::condition_variable staged_less_;
-  std::size_t staged_ = 0;  // bytes of writes that the device has not taken yet
+  std::condition_variable held_less_;
+  std::size_t held_ = 0;  // bytes of writes that the device has not taken yet, and of reads that the client hasn't
   std::vector<std::uint32_t> free_own_slots_;
   std::uint32_t own_slots_ = 0;
   std::uint64_t own_generation_ = 1;
@@ -197,8 +221,10 @@ class Session {
 
   Data scratch_;  // of blocking reads
   std::size_t scratch_size_ = 0;
-  Helpers helpers_{kHelpers};
+  // What threads do here uses all of the above, and these in this order.
   Helpers sender_{1};  // in order
+  std::unordered_map<std::uint64_t, std::shared_ptr<Queue>> queues_;
+  Helpers helpers_{kHelpers};
 };
 
 }  // namespace grus::server

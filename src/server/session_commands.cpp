@@ -15,7 +15,7 @@ using wire::Reader;
 
 namespace {
 
-constexpr std::size_t kMostStaged = std::size_t{256} << 20;  // bytes of writes that wait for the device
+constexpr std::size_t kMostHeld = std::size_t{256} << 20;  // bytes of transfers
 constexpr std::size_t kLargestImage = std::size_t{16} << 30;
 constexpr std::size_t kFlushFrom = 64 * 1024;  // larger writes are begun at once
 constexpr std::size_t kSmall = 32 * 1024;
@@ -28,6 +28,7 @@ Session::Place Session::read_place(Reader& reader) {
   Place place;
   reader(place.queue, place.event, place.blocking, place.waits);
   check(ObjectType::queue, place.queue);
+  if (place.event) check_new(ObjectType::event, place.event);
   for (const ObjectId wait : place.waits) {
     if (check(ObjectType::event, wait) != CL_SUCCESS) place.code = CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
   }
@@ -50,6 +51,21 @@ cl_int Session::check_memories(const Command& command) {
     if (const cl_int code = check(ObjectType::memory, id); code != CL_SUCCESS) failed = code;
   });
   return failed;
+}
+
+void Session::check_range(ObjectId memory, std::size_t offset, std::size_t size) const {
+  const std::size_t all = memories_.at(memory.value()).size;
+  if (size > all || offset > all - size) throw BadMessage{"a range beyond its object"};
+}
+
+// Of memories that are there.
+template <typename Command>
+void Session::check_ranges(const Command& command) const {
+  if constexpr (requires { command.range; }) check_range(command.memory, command.range.offset, command.range.size);
+  if constexpr (std::is_same_v<Command, command::Copy>) {
+    check_range(command.from, command.from_offset, command.size);
+    check_range(command.to, command.to_offset, command.size);
+  }
 }
 
 template <std::size_t kIndex>
@@ -84,7 +100,11 @@ void Session::carry_out(const Head&, Reader& reader) {
   } else {
     reader(command);
   }
+  if constexpr (std::is_same_v<Command, command::Fill>) {
+    if (command.pattern.size > command.pattern.bytes.size()) throw BadMessage{"a pattern that is too long"};
+  }
   cl_int code = check_memories(command);
+  check_ranges(command);
   if (code == CL_SUCCESS) code = place.code;
   if (code == CL_SUCCESS) code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
@@ -96,9 +116,8 @@ void Session::check_arguments(Kernel& kernel) {
   for (const Argument& argument : kernel.arguments) {
     if (argument.holds == Argument::Holds::sampler) check(ObjectType::sampler, argument.object);
     if (argument.holds != Argument::Holds::memory || !argument.object) continue;
-    const auto& memories = objects_[static_cast<std::size_t>(ObjectType::memory)];
-    const auto found = memories.find(argument.object.value());
-    const cl_int code = found == memories.end() ? CL_INVALID_MEM_OBJECT : found->second;
+    const Object* const found = find(ObjectType::memory, argument.object);
+    const cl_int code = found ? found->code : CL_INVALID_MEM_OBJECT;
     if (code != CL_SUCCESS) kernel.code = code;
   }
   kernel.checked_at = memory_changes_;
@@ -181,6 +200,7 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   Transfer<Command> transfer{read_place(reader)};
   reader(transfer.command);
   transfer.code = check_memories(transfer.command);
+  check_ranges(transfer.command);
   if (transfer.code == CL_SUCCESS) transfer.code = transfer.place.code;
   const Memory& memory = memories_[transfer.command.memory.value()];
   transfer.size = packed_size(transfer.command, memory);
@@ -201,6 +221,7 @@ void Session::map(Reader& reader) {
   reader(map);
   map.pointer = shared_at(reader.take<std::uint64_t>(), 1);
   cl_int code = check_memories(map);
+  check_ranges(map);
   if (code == CL_SUCCESS) code = place.code;
   if (code == CL_SUCCESS) code = executor_.submit(map, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
@@ -234,8 +255,10 @@ void Session::read(const Head& head, Reader& reader) {
   }
   if (is_waited_for) {
     if (!transfer.shared && size > scratch_size_) {
-      scratch_ = Data{new std::byte[size]};
-      scratch_size_ = size;
+      scratch_ = allocate(size);
+      scratch_size_ = scratch_ ? size : 0;
+      if (!scratch_) code = CL_OUT_OF_HOST_MEMORY;
+      if (code != CL_SUCCESS) return fail();
     }
     command.to = transfer.shared ? transfer.shared : scratch_.get();
     code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::yes});
@@ -245,16 +268,24 @@ void Session::read(const Head& head, Reader& reader) {
     send_output();
     return send(Kind::answer, number, {scratch_.get(), transfer.shared ? 0 : size}, code);
   }
-  const Data data{transfer.shared ? nullptr : new std::byte[size]};
+  const std::size_t held = transfer.shared ? 0 : size;
+  hold(held);
+  const Data data = transfer.shared ? nullptr : allocate(size);
   command.to = transfer.shared ? transfer.shared : data.get();
-  const ObjectId own = place.event ? ObjectId{} : new_own_id();
+  const ObjectId own = place.event || !command.to ? ObjectId{} : new_own_id();
   const ObjectId event = own ? own : place.event;
-  code = executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes});
-  if (code != CL_SUCCESS) return fail();
+  code = command.to ? executor_.submit(command, {place.queue, place.waits, event, event ? Blocking::no : Blocking::yes})
+                    : CL_OUT_OF_HOST_MEMORY;
+  if (code != CL_SUCCESS) {
+    free_own_slot(own);
+    let_go(held);
+    return fail();
+  }
   note_result(place, code);
-  when_done(place.queue, event, own, [this, number, data, size](cl_int status) {
+  when_done(place.queue, event, own, [this, number, data, size, held](cl_int status) {
     send_output();
     send(Kind::answer, number, {data.get(), data && status == CL_COMPLETE ? size : 0}, status);
+    let_go(held);
   });
   executor_.flush(place.queue);
 }
@@ -298,6 +329,12 @@ std::byte* Session::next_part() {
 // The event of the part that next_part() gave last.
 ObjectId Session::new_part_event() { return part_events_[(part_ - 1) % kParts] = new_own_id(); }
 
+void Session::forget_part_event() {
+  ObjectId& event = part_events_[(part_ - 1) % kParts];
+  free_own_slot(event);
+  event = {};
+}
+
 void Session::write_in_parts(const Transfer<command::Write>& transfer) {
   const Place& place = transfer.place;
   command::Write part = transfer.command;
@@ -311,6 +348,7 @@ void Session::write_in_parts(const Transfer<command::Write>& transfer) {
     const ObjectId event = new_part_event();
     const std::span<const ObjectId> waits = done == 0 ? std::span{place.waits} : std::span<const ObjectId>{};
     code = executor_.submit(part, {place.queue, waits, event, event ? Blocking::no : Blocking::yes});
+    if (code != CL_SUCCESS) forget_part_event();
     executor_.flush(place.queue);
   }
   if (code == CL_SUCCESS && place.event)
@@ -358,16 +396,25 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
                                  : CL_SUCCESS);
 }
 
-Session::Data Session::receive_bulk(std::size_t size, std::size_t expected) {
+void Session::expect_bulk(std::size_t size, std::size_t expected) {
   if (size != expected) throw BadMessage{"more or less data than the message says"};
-  Data data{new std::byte[size]};
-  input_.read(data.get(), size);
-  return data;
 }
 
 void Session::skip_bulk(std::size_t size) {
   std::array<std::byte, 4096> piece;
   for (; size != 0; size -= std::min(size, piece.size())) input_.read(piece.data(), std::min(size, piece.size()));
+}
+
+void Session::hold(std::size_t size) {
+  std::unique_lock lock{own_mutex_};
+  held_less_.wait(lock, [&] { return held_ == 0 || (held_ < kMostHeld && size <= kMostHeld - held_); });
+  held_ += size;
+}
+
+void Session::let_go(std::size_t size) {
+  const std::lock_guard lock{own_mutex_};
+  held_ -= size;
+  held_less_.notify_one();
 }
 
 // Where in an object that is worked on in place the transfer begins; null if it must be left to the driver.
@@ -379,9 +426,7 @@ std::byte* Session::place_in_object(const Transfer<Command>& transfer) const {
     const Queue& queue = *queues_.at(place.queue.value());
     const bool may = transfer.code == CL_SUCCESS && !transfer.shared && memory->second.host && place.waits.empty() &&
                      !(place.event && queue.is_profiled);
-    const Range& range = transfer.command.range;
-    if (range.offset > memory->second.size - range.size) throw BadMessage{"a range beyond its object"};
-    return may ? memory->second.host + range.offset : nullptr;
+    return may ? memory->second.host + transfer.command.range.offset : nullptr;
   } else {
     return nullptr;
   }
@@ -418,7 +463,7 @@ template <typename Command>
 void Session::write(const Head& head, Reader& reader) {
   const auto transfer = read_transfer<Command>(reader);
   const std::size_t size = transfer.size;
-  if (!transfer.shared && head.bulk != size) throw BadMessage{"more or less data than the message says"};
+  if (!transfer.shared) expect_bulk(head.bulk, size);
   const Number number = head.number;
   if (transfer.shared)
     return write_from(
@@ -431,40 +476,37 @@ void Session::write(const Head& head, Reader& reader) {
   if constexpr (std::is_same_v<Command, command::Write>) {
     if (goes_in_parts(transfer)) return write_in_parts(transfer);
   }
-  {
-    std::unique_lock lock{own_mutex_};
-    staged_less_.wait(lock, [&] { return staged_ == 0 || staged_ + size <= kMostStaged; });
-    staged_ += size;
+  // Small ones are kept until many are done: who asks for each pays more than for the write. They count from then on:
+  // before that nothing is under way that would let them go.
+  const bool is_small = size <= kSmall && queue.in_order;
+  if (!is_small) hold(size);
+  const Data data = transfer.code == CL_SUCCESS ? allocate(size) : nullptr;
+  if (!data) {
+    if (!is_small) let_go(size);
+    skip_bulk(size);
+    return note_result(transfer.place, transfer.code == CL_SUCCESS ? CL_OUT_OF_HOST_MEMORY : transfer.code);
   }
-  const Data data = receive_bulk(size, size);
-  // Small ones are kept until many are done: who asks for each pays more than for the write.
-  if (size <= kSmall && queue.in_order) {
+  input_.read(data.get(), size);
+  if (is_small) {
     queue.small->push_back(data);
     queue.small_bytes += size;
     const bool is_enough = queue.small_bytes >= kManySmall || queue.small->size() >= kMostSmall;
     if (!is_enough) return write_from(transfer, data.get(), nullptr, false);
-    const auto done = [this, kept = std::move(queue.small), bytes = queue.small_bytes] { give_back(bytes); };
+    hold(queue.small_bytes);
+    const auto done = [this, kept = std::move(queue.small), bytes = queue.small_bytes] { let_go(bytes); };
     queue.small = std::make_shared<std::vector<Data>>();
     queue.small_bytes = 0;
     return write_from(transfer, data.get(), done, true);
   }
   write_from(
-      transfer, data.get(), [this, data, size] { give_back(size); }, true);
-}
-
-void Session::give_back(std::size_t staged) {
-  const std::lock_guard lock{own_mutex_};
-  staged_ -= staged;
-  staged_less_.notify_one();
+      transfer, data.get(), [this, data, size] { let_go(size); }, true);
 }
 
 // What the device still needs stays until it is done.
 void Session::free_queue(ObjectId id) {
   auto queue = std::move(queues_[id.value()]);
   queues_.erase(id.value());
-  executor_.when_idle([this, queue = std::move(queue)]() mutable {
-    helpers_.run([this, queue = std::move(queue)] { give_back(queue->small_bytes); });
-  });
+  executor_.when_idle([this, queue = std::move(queue)]() mutable { helpers_.run([queue = std::move(queue)] {}); });
 }
 
 // done() is called when the data isn't needed any more, if that is of interest.
@@ -482,7 +524,8 @@ void Session::write_from(const Transfer<Command>& transfer, const void* from, st
   if (code == CL_SUCCESS && transfer.size >= kFlushFrom) executor_.flush(place.queue);
   if (!tell) return;
   if (code != CL_SUCCESS) {
-    if (own) free_own_event(own);
+    free_own_slot(own);
+    executor_.finish(place.queue);  // small ones before it may still be under way
     return done();
   }
   when_done(place.queue, event, own, [done = std::move(done)](cl_int) { done(); });

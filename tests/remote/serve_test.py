@@ -76,6 +76,10 @@ class ServeTest(unittest.TestCase):
         for kind in ("unix", "tcp"):
             self.expect_well(through(self.start(kind), PROGRAMS / "remote_usual", "--both-ways"))
 
+    def test_a_large_write_behind_a_small_one(self):
+        for kind in ("unix", "tcp"):
+            self.expect_well(through(self.start(kind), PROGRAMS / "remote_usual", "--large-behind-small"))
+
     def test_a_client_that_dies_frees_its_worker(self):
         server = self.start()
         client = subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", PROGRAMS / "remote_usual", "--for-ever"])

@@ -2,6 +2,7 @@
 // each, and one blocking read at the end. --print: the kernel prints. --for-ever: again and again, until a call fails.
 // --both-ways: large reads and writes at the same time instead, more than any socket holds. --twice: again when a line
 // has come on standard input.
+// --large-behind-small: a write of more than a server keeps while another waits for its device.
 // --for SECONDS: data goes there, is worked on and comes back, all of it checked, for so long after every size was done
 // once, which it says; prints a checksum, which only depends on how often that was done.
 // --until-told: the same until its input ends.
@@ -127,6 +128,19 @@ void run_both_ways() {
 
 using Clock = std::chrono::steady_clock;
 
+void run_large_behind_small() {
+  constexpr size_t kSize = size_t{300} << 20;
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_mem buffer = clCreateBuffer(context, CL_MEM_READ_WRITE, kSize, nullptr, &code);
+  check(code, "buffer");
+  const std::vector<char> sent(kSize, 1);
+  check(clEnqueueFillBuffer(queue, buffer, sent.data(), 1, 0, 4096, 0, nullptr, nullptr), "fill");
+  for (const size_t size : {size_t{1}, kSize})
+    check(clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, size, sent.data(), 0, nullptr, nullptr), "write");
+  check(clFinish(queue), "finish");
+}
+
 bool has_input_ended() {
   pollfd input{STDIN_FILENO, 0, 0};
   return poll(&input, 1, 0) > 0;
@@ -198,6 +212,10 @@ int main(int argc, char** argv) {
   const auto has = [&](const char* option) { return argc > 1 && std::strcmp(argv[1], option) == 0; };
   if (has("--both-ways")) {
     run_both_ways();
+    return 0;
+  }
+  if (has("--large-behind-small")) {
+    run_large_behind_small();
     return 0;
   }
   if (has("--for")) {
