@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 
@@ -24,9 +25,11 @@ Until the switch, whatever goes wrong leaves the program running where it was; s
 Exit status: 0 moved, 1 refused or failed, 2 wrong usage.)";
 
 struct Options {
+  std::string command;  // for the session
   std::string session;
   std::string to;
   std::string device;
+  std::string file;
   std::uint64_t bandwidth = 0;
   std::string trace;
   int rounds = 10;
@@ -38,10 +41,13 @@ struct Options {
 bool is_address(const std::string& text) { return text.starts_with("unix:") || text.starts_with("tcp:"); }
 
 json request_for(const Options& options) {
-  json request = {{"command", "move"}, {"rounds", options.rounds}, {"dry_run", options.dry_run}};
+  json request = {{"command", options.command}, {"rounds", options.rounds}, {"dry_run", options.dry_run}};
   const bool is_place = is_address(options.to) || options.to == "local";
-  request["to"] = is_place ? options.to : "local";
-  request["device"] = is_place ? options.device : options.to;
+  if (!options.to.empty()) {
+    request["to"] = is_place ? options.to : "local";
+    request["device"] = is_place ? options.device : options.to;
+  }
+  if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
   if (options.max_stop != 0) request["max_stop_ms"] = options.max_stop;
   if (options.bandwidth != 0) request["bytes_per_second"] = options.bandwidth;
   return request;
@@ -72,10 +78,10 @@ class Bar {
   bool shown_ = false;
 };
 
-void print(const json& session, const json& outcome) {
+void print(const json& session, const json& outcome, const std::string& done) {
   const Style style{stdout};
-  fmt::print("{}[{}] moved to {}\n", session.value("program", ""), session.value("pid", 0),
-             outcome["plan"].value("destination", ""));
+  fmt::print("{}[{}]: {}\n", session.value("program", ""), session.value("pid", 0), done);
+  if (!outcome.contains("phases")) return;
   Table table{{{"phase"}, {"from", Align::right}, {"for", Align::right}, {"compared", Align::right}, {"sent", Align::right}}};
   for (const json& phase : outcome["phases"]) {
     table.add({phase.value("phase", ""), milliseconds(phase["start"]), milliseconds(phase["seconds"]),
@@ -101,7 +107,7 @@ void write_trace(const std::string& path, const json& outcomes) {
   if (!file.flush()) throw Problem{fmt::format("{}: can't be written", path)};
 }
 
-int move(const Options& options) {
+int carry_out(const Options& options) {
   json outcomes = json::array();
   int status = kDone;
   for (const json& session : sessions_meant(options.session)) {
@@ -113,7 +119,7 @@ int move(const Options& options) {
     }
     outcome["pid"] = pid;
     if (!outcome.value("ok", false)) {
-      fmt::print(stderr, "grus: {}[{}] stays where it is:\n  {}\n", session.value("program", ""), pid,
+      fmt::print(stderr, "grus: {}[{}] goes on as before: {}\n", session.value("program", ""), pid,
                  outcome.value("error", ""));
       status = kFailed;
     } else if (!options.json && options.dry_run) {
@@ -121,7 +127,9 @@ int move(const Options& options) {
                  outcome["plan"].value("destination", ""), outcome["plan"].value("objects", 0),
                  size_text(outcome["plan"].value("bytes", std::uint64_t{0})));
     } else if (!options.json) {
-      print(session, outcome);
+      print(session, outcome, options.command == "move" || options.command == "resume"
+                                  ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
+                                  : options.command + " done");
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -132,30 +140,96 @@ int move(const Options& options) {
 
 }  // namespace
 
-Subcommand add_move(CLI::App& grus) {
-  auto options = std::make_shared<Options>();
-  CLI::App* app = grus.add_subcommand("move", "Move a running program to another device, here or at a server");
+namespace {
+
+CLI::App* add(CLI::App& grus, const std::shared_ptr<Options>& options, const char* name, const char* about) {
+  CLI::App* app = grus.add_subcommand(name, about);
+  options->command = name;
   app->footer(kExamples);
   app->add_option("SESSION", options->session, "A process id, a name given with `grus run --name`, or `all`")->required();
-  app->add_option("--to", options->to, "unix:PATH, tcp:HOST:PORT, `local`, or part of a local device's name")
-      ->required()
-      ->type_name("WHERE");
-  app->add_option("--device", options->device, "Part of the name of the device there, or PLATFORM:DEVICE by number")
-      ->type_name("DEVICE");
-  app->add_option("--rounds", options->rounds, "Copy at most so often while the program runs; 0: only in the stop")
+  app->add_flag("--json", options->json, "As JSON, for scripts");
+  return app;
+}
+
+// For all that copies memory while the program runs.
+void add_copy_options(CLI::App& app, Options& options) {
+  app.add_option("--rounds", options.rounds, "Copy at most so often while the program runs; 0: only in the stop")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
-  app->add_option("--max-stop", options->max_stop, "Refuse if results would have to wait longer than this")
+  app.add_option("--max-stop", options.max_stop, "Refuse if results would have to wait longer than this")
       ->check(CLI::Range(1, 1000000))
       ->type_name("MS");
-  app->add_option("--bandwidth", options->bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
+  app.add_option("--bandwidth", options.bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES");
-  app->add_option("--trace", options->trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
-  app->add_flag("--dry-run", options->dry_run, "Only say whether it could be done");
+  app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
+  app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
+}
+
+void add_place_options(CLI::App& app, Options& options, bool is_required) {
+  app.add_option("--to", options.to, "unix:PATH, tcp:HOST:PORT, `local`, or part of a local device's name")
+      ->required(is_required)
+      ->type_name("WHERE");
+  app.add_option("--device", options.device, "Part of the name of the device there, or PLATFORM:DEVICE by number")
+      ->type_name("DEVICE");
+}
+
+}  // namespace
+
+Subcommand add_move(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "move", "Move a running program to another device, here or at a server");
+  add_place_options(*app, *options, true);
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_suspend(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "suspend", "Take everything of a program's off its device, into host memory");
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_resume(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "resume", "Let a suspended program go on, where it was or elsewhere");
+  add_place_options(*app, *options, false);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_checkpoint(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "checkpoint", "Write what a program's memory objects hold to a file; it goes on");
+  app->add_option("-o,--output", options->file, "The file")->required()->type_name("FILE");
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_restore(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = grus.add_subcommand("restore", "Put a program's memory objects back to a checkpoint of its own");
+  options->command = "restore";
+  app->add_option("FILE", options->file, "Written by `grus checkpoint`")->required()->check(CLI::ExistingFile);
+  app->add_option("SESSION", options->session, "A process id, or a name given with `grus run --name`")->required();
   app->add_flag("--json", options->json, "As JSON, for scripts");
-  return {app, [options] { return move(*options); }};
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_why(CLI::App& grus) {
+  auto session = std::make_shared<std::string>();
+  CLI::App* app = grus.add_subcommand("why", "Say what, if anything, makes a program immovable");
+  app->add_option("SESSION", *session, "A process id, a name given with `grus run --name`, or `all`")->required();
+  return {app, [session] {
+            for (const json& one : sessions_meant(*session)) {
+              const json& reasons = one["immovable"];
+              fmt::print("{}[{}], at {}: {}\n", one.value("program", ""), one.value("pid", 0), one.value("at", ""),
+                         reasons.empty() ? "can be moved" : "can't be moved");
+              for (const json& reason : reasons) fmt::print("  {}\n", reason.get<std::string>());
+            }
+            return kDone;
+          }};
 }
 
 }  // namespace grus::cli

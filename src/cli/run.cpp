@@ -34,6 +34,7 @@ Exit status: the program's own; 125 Grus itself failed, 126 the program can't be
 
 struct Options {
   std::string vendors;
+  std::string name;
   GpuOptions gpu;
   bool one_platform = false;
   std::string present_as;
@@ -86,6 +87,7 @@ void set_environment(const Options& options, const Installation& installation) {
   set("GRUS_PLATFORMS", options.one_platform ? "one" : "");
   set("GRUS_PRESENT_AS", options.present_as);
   set("GRUS_LOG", options.log);
+  set("GRUS_NAME", options.name);
 }
 
 int cannot_start(const std::string& program, int error) {
@@ -151,6 +153,8 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
                   "Drivers to use: a folder of .icd files, one such file, the name of one in /etc/OpenCL/vendors, or a "
                   "library; else GRUS_VENDORS or OCL_ICD_VENDORS")
       ->type_name("PATH");
+  app->add_option("--name", options->name, "What `grus ps`, `grus move` and the like know it by, beside its process id")
+      ->type_name("NAME");
   add_gpu_options(*app, options->gpu);
   app->add_flag("--one-platform", options->one_platform, "Show equal platforms of several servers as one");
   app->add_option("--present-as", options->present_as, "What every device claims to be, for programs that want a GPU")

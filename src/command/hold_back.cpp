@@ -192,6 +192,11 @@ void HoldBack::wait_until_not_above(std::span<Event* const> events) {
   });
 }
 
+void HoldBack::wait_while_everything() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return everything_ == 0; });
+}
+
 HoldBack::Everything::Everything(HoldBack& hold_back) : hold_back_{hold_back} {
   const std::lock_guard lock{hold_back_.mutex_};
   ++hold_back_.everything_;
@@ -203,6 +208,7 @@ HoldBack::Everything::~Everything() {
   Sent sent;
   const std::lock_guard lock{hold_back_.mutex_};
   --hold_back_.everything_;
+  hold_back_.changed_.notify_all();
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
   hold_back_.send_what_can_go(sent);
 }

@@ -63,6 +63,8 @@ class HoldBack {
   void wait_until_sent(const Queue& queue);  // everything held so far in that queue
   void wait_until_not_above(std::span<Event* const> events);
 
+  void wait_while_everything();  // is held back
+
   // Holds everything back until the last of these ends; then what was held follows in order.
   class Everything {
    public:

@@ -7,12 +7,14 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "channel/control.hpp"
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
+#include "move/checkpoint.hpp"
 #include "move/mover.hpp"
 #include "objects/immovable.hpp"
 
@@ -47,13 +49,26 @@ json as_json(const Report& report) {
 
 Order order_from(const json& request) {
   Order order;
-  order.to = request.value("to", "local");
-  order.device = request.value("device", "");
+  const Whereabouts now = whereabouts();
+  order.to = request.value("to", now.to);
+  order.file = request.value("file", "");
+  order.device = request.value("device", request.contains("to") ? "" : now.device);
   order.dry_run = request.value("dry_run", false);
   order.rounds = request.value("rounds", order.rounds);
   if (request.contains("max_stop_ms")) order.max_stop = std::chrono::milliseconds{request["max_stop_ms"].get<int>()};
   order.bytes_per_second = request.value("bytes_per_second", std::uint64_t{0});
   return order;
+}
+
+std::uint64_t calls() {
+  const auto counts = g_gate.calls();
+  return std::accumulate(counts.begin(), counts.end() - 1, std::uint64_t{0});  // the last are Grus's own
+}
+
+std::uint64_t round_trips() {
+  std::uint64_t all = 0;
+  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
+  return all;
 }
 
 json describe() {
@@ -75,8 +90,9 @@ json describe() {
     bytes = all.bytes();
   }
   return {{"pid", getpid()},         {"name", name ? name : ""}, {"program", program},
+          {"calls", calls()},        {"round_trips", round_trips()},
           {"devices", devices},      {"objects", objects},       {"memory_bytes", bytes},
-          {"immovable", immovable_reasons()}};
+          {"at", whereabouts().is_suspended ? "suspended" : whereabouts().to}, {"immovable", immovable_reasons()}};
 }
 
 // One request at a time: two moves of a session make no sense.
@@ -102,7 +118,17 @@ class Conversation {
   json carry_out(const json& request) {
     const std::string command = request.is_object() ? request.value("command", "") : "";
     if (command == "describe") return describe();
-    if (command == "move") return as_json(move_session(order_from(request), [this](const Progress& p) { tell(p); }, cancelled_));
+    if (command == "restore") {
+      restore_checkpoint(request.value("file", ""));
+      return json::object();
+    }
+    Order order = order_from(request);
+    if (command == "suspend" || command == "checkpoint" || command == "move" || command == "resume") {
+      if (command == "suspend") order.kind = Order::Kind::suspend;
+      if (command == "checkpoint") order.kind = Order::Kind::checkpoint;
+      if (command == "resume" && !whereabouts().is_suspended) throw Refused{"it isn't suspended"};
+      return as_json(move_session(order, [this](const Progress& progress) { tell(progress); }, cancelled_));
+    }
     throw Refused{fmt::format("'{}' is nothing that this version of Grus knows", command)};
   }
 

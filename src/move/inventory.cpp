@@ -50,6 +50,10 @@ std::vector<Device*> Inventory::root_devices() const {
   return roots;
 }
 
+std::size_t Inventory::size() const {
+  return contexts.size() + samplers.size() + queues.size() + memories.size() + programs.size() + kernels.size();
+}
+
 std::uint64_t Inventory::bytes() const {
   std::uint64_t sum = 0;
   for (const auto& memory : memories) sum += memory->parent ? 0 : memory->size;

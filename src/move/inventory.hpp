@@ -19,6 +19,7 @@ struct Inventory {
   static Inventory take();  // with the gate closed
 
   std::vector<Device*> root_devices() const;  // of all contexts
+  std::size_t size() const;                   // how many objects
   std::uint64_t bytes() const;                // of memory objects that aren't views of others
 };
 

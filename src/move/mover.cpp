@@ -1,6 +1,7 @@
 #include "move/mover.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -9,6 +10,9 @@
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
 #include "executor/starting.hpp"
+#include "move/checkpoint.hpp"
+#include "move/shelf.hpp"
+#include "objects/immovable.hpp"
 
 namespace grus::move {
 namespace {
@@ -40,6 +44,32 @@ struct Kept {
   }
 };
 
+// A suspended session's, kept until it moves somewhere. Like what follows, of the thread that moves.
+std::unique_ptr<HoldBack::Everything>& g_suspended = *new std::unique_ptr<HoldBack::Everything>;
+
+std::string first_place() {
+  const char* const gpu = std::getenv("GRUS_GPU");
+  return gpu && *gpu && std::string_view{gpu} != "auto" ? gpu : "local";
+}
+Whereabouts& g_whereabouts = *new Whereabouts{first_place(), "", false};
+
+// Everything that only a device can tell is asked for now.
+Plan plan_for_shelf(const Inventory& all) {
+  Plan plan;
+  plan.reasons = immovable_reasons();
+  plan.destination = "host memory";
+  plan.bytes = all.bytes();
+  plan.objects = all.size();
+  const auto add = [&](Device& device) {
+    for (cl_device_info query = CL_DEVICE_TYPE; query <= CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED; ++query)
+      (void)device.facts.get(query, [&] { return executor_of(device).device_info(device.id(), query); });
+    plan.matches.push_back({&device, device.home.index, 0, device.limits.shares_host_memory});
+  };
+  for (Device* const device : all.root_devices()) add(*device);
+  for (const auto& device : all.idle_devices) add(*device);
+  return plan;
+}
+
 Inventory take_inventory() {
   const Gate::Closed closed{g_gate};
   return Inventory::take();
@@ -51,24 +81,41 @@ class Mover {
       : order_{order}, on_progress_{on_progress}, cancelled_{cancelled} {}
 
   Report run() {
+    const bool keeps = order_.kind != Order::Kind::move;
+    if (keeps && g_whereabouts.is_suspended) throw Refused{"it is suspended already"};
     begin("plan");
     Kept kept{take_inventory()};
-    to_ = open_executor(order_.to);
-    report_.plan = make_plan(kept.all, *to_, order_.device);
+    if (keeps) {
+      auto shelf = std::make_unique<Shelf>();
+      shelf_ = shelf.get();
+      to_ = std::move(shelf);
+      report_.plan = plan_for_shelf(kept.all);
+    } else {
+      to_ = open_executor(order_.to);
+      report_.plan = make_plan(kept.all, *to_, order_.device);
+    }
     if (!report_.plan.reasons.empty()) {
       std::string all;
       for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
       throw Refused{all};
     }
     if (order_.dry_run) return std::move(report_);
-    transplant_.emplace(*to_, report_.plan.matches);
+    transplant_.emplace(*to_, report_.plan.matches,
+                        keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
     try {
       begin("prepare");
       transplant_->follow(kept.all, Transplant::Stage::running);
       copy_while_running(kept);
       stop(kept);
+      if (order_.kind == Order::Kind::checkpoint) {
+        begin("write");
+        write_checkpoint(order_.file, *shelf_, kept.all);
+        transplant_->undo();
+        report_.phases.back().end = Clock::now();
+        return std::move(report_);
+      }
     } catch (...) {
-      begin("undo");
+      begin_undo();
       transplant_->undo();
       throw;
     }
@@ -86,6 +133,9 @@ class Mover {
     progress_ = {name, 0, 0, rate_, predicted_};
     on_progress_(progress_);
     check_cancelled();
+  }
+  void begin_undo() {
+    if (!report_.phases.empty()) report_.phases.back().end = Clock::now();
   }
   void check_cancelled() const {
     if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
@@ -155,18 +205,30 @@ class Mover {
       transplant_->follow(kept.all, Transplant::Stage::running);
       report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
       begin("switch");
+      std::unique_ptr<HoldBack::Everything> suspended;
+      if (order_.kind == Order::Kind::suspend) suspended = std::make_unique<HoldBack::Everything>(HoldBack::instance());
       const Gate::Closed closed{g_gate};
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
       report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start);
       sources_ = transplant_->take_over(kept.all);
       executors_in_use().push_back(to_.get());
       std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
       is_switched_ = true;
+      for (Executor* const source : sources_) source->session_left();
+      std::swap(suspended, g_suspended);  // what was held for a suspension before is let go below
+      g_whereabouts.is_suspended = order_.kind == Order::Kind::suspend;
+      if (!g_whereabouts.is_suspended) g_whereabouts = {order_.to, order_.device, false};
+      before_ = std::move(suspended);
     }
+    before_.reset();
+    finish_stop(start);
+    left_ = std::move(kept);
+  }
+  void finish_stop(Clock::time_point start) {
     report_.stop = micros(Clock::now() - start);
     is_stopped_ = false;
-    left_ = std::move(kept);
   }
 
   // The source gives everything back, once nobody is in one of its functions any more.
@@ -198,11 +260,15 @@ class Mover {
   std::chrono::microseconds predicted_{0};
   bool is_stopped_ = false;
   bool is_switched_ = false;
+  Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
+  std::unique_ptr<HoldBack::Everything> before_;
   std::set<Executor*> sources_;
   Kept left_;
 };
 
 }  // namespace
+
+Whereabouts whereabouts() { return g_whereabouts; }
 
 Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
                     const std::atomic<bool>& cancelled) {

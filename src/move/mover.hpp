@@ -16,8 +16,11 @@ namespace grus::move {
 using Clock = std::chrono::steady_clock;
 
 struct Order {
-  std::string to;                                // a server's address, or "local"
+  enum class Kind : std::uint8_t { move, suspend, checkpoint };
+  Kind kind = Kind::move;
+  std::string to;                                // a server's address, or "local"; empty: where it was last
   std::string device;                            // part of a name there, or PLATFORM:DEVICE; empty: any
+  std::string file;                              // of a checkpoint
   bool dry_run = false;                          // only the plan
   int rounds = 10;                               // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
@@ -48,6 +51,15 @@ struct Report {
   std::uint64_t copied_stopped = 0;
 };
 
+// Where the session is, or was before it was suspended.
+struct Whereabouts {
+  std::string to;
+  std::string device;
+  bool is_suspended = false;
+};
+Whereabouts whereabouts();
+
+// Moves, suspends (everything is held back until the next move), or writes a checkpoint.
 // Throws Refused; then the program goes on where it was, and nothing is left at the destination.
 Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
                     const std::atomic<bool>& cancelled);

@@ -162,8 +162,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
   Plan plan;
   plan.reasons = immovable_reasons();
   plan.bytes = all.bytes();
-  plan.objects = all.contexts.size() + all.queues.size() + all.memories.size() + all.samplers.size() +
-                 all.programs.size() + all.kernels.size();
+  plan.objects = all.size();
   const auto roots = all.root_devices();
   auto there = candidates(to, wanted);
   if (there.empty()) {

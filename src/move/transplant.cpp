@@ -74,6 +74,7 @@ bool Transplant::both_work_in_place(const Context& context) {
 
 // The partition is made again, and the other parts of it given back.
 void Transplant::make_sub_device(Device& device) {
+  if (is_nowhere_) return;
   const auto count = to_.count_sub_devices(device.parent->id(), device.partition.data());
   if (!count || device.number >= *count) throw Refused{"the destination can't be partitioned as the program did"};
   std::vector<Ref<Device>> others;
@@ -238,11 +239,12 @@ void Transplant::make_program(Program& program) {
   }
   const bool failed = std::any_of(program.builds.begin(), program.builds.end(),
                                   [](const DeviceBuild& build) { return build.status == CL_BUILD_ERROR; });
-  if (!failed) build_as(program, program.id(), recipe);
+  if (!failed && !is_nowhere_) build_as(program, program.id(), recipe);
   build_numbers_[program.id().value()] = number;
 }
 
 void Transplant::make_kernel(Kernel& kernel) {
+  if (is_nowhere_) return;
   const Program& program = *kernel.program;
   if (kernel.recipe == program.recipe) {
     check(to_.create_kernel(kernel.id(), program.id(), *kernel.facts), fmt::format("kernel {}", kernel.facts->name));

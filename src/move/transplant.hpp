@@ -26,8 +26,10 @@ struct Match {
 
 class Transplant {
  public:
-  // The devices are named there already.
-  Transplant(Executor& to, std::vector<Match> matches) : to_{to}, matches_{std::move(matches)} {}
+  // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
+  enum class Where : std::uint8_t { somewhere, nowhere };
+  Transplant(Executor& to, std::vector<Match> matches, Where where)
+      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -83,6 +85,7 @@ class Transplant {
 
   Executor& to_;
   const std::vector<Match> matches_;
+  const bool is_nowhere_;
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                    // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;   // by program
