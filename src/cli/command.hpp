@@ -28,6 +28,7 @@ Subcommand add_resume(CLI::App& grus);
 Subcommand add_checkpoint(CLI::App& grus);
 Subcommand add_restore(CLI::App& grus);
 Subcommand add_why(CLI::App& grus);
+Subcommand add_profile(CLI::App& grus);
 Subcommand add_keys(CLI::App& grus);
 Subcommand add_worker(CLI::App& grus);
 Subcommand add_enable(CLI::App& grus);

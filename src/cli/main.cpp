@@ -48,6 +48,7 @@ int run(const std::vector<std::string>& arguments) {
                                                add_checkpoint(grus),
                                                add_restore(grus),
                                                add_why(grus),
+                                               add_profile(grus),
                                                add_keys(grus),
                                                add_bench(grus),
                                                add_enable(grus),

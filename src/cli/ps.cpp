@@ -191,7 +191,7 @@ int ps(const Options& options) {
   }
   if (also_here && !here.empty()) {
     if (options.json) {
-      servers.insert(servers.begin(), {{"server", "here"}, {"sessions", std::move(here)}});
+      servers.insert(servers.begin(), json::object({{"server", "here"}, {"sessions", std::move(here)}}));
     } else {
       print_programs(here);
     }

@@ -195,6 +195,9 @@ inline Executor& executor_of(const Context& context) {
 inline Executor& executor_of(const Device& device) { return static_cast<Executor&>(*device.home.executor); }
 inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
 
+// What the program is told about a device, asked for once.
+const Result<Bytes>& told_of(Device& device, cl_device_info query);
+
 // Keeps an executor while a thread uses it outside the gate. To be made inside.
 class Pin {
  public:

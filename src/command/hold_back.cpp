@@ -19,11 +19,6 @@ Held& as_held(const std::unique_ptr<HeldCommand>& command) { return static_cast<
 
 }  // namespace
 
-std::vector<Executor*>& executors_in_use() {
-  static auto* const executors = new std::vector<Executor*>{starting_executors().begin(), starting_executors().end()};
-  return *executors;
-}
-
 HoldBack& HoldBack::instance() { return of_this_process<HoldBack>(); }
 
 bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {

@@ -426,6 +426,11 @@ cl_int RemoteExecutor::create_kernel(ObjectId id, ObjectId program, const Kernel
     const std::lock_guard lock{mutex_};
     kernel->built = programs_[program.value()][facts.name];
   }
+  if (kernel->built) {
+    for (const auto& [asked, answer] : kernel->built->group_info) {
+      if (asked.second == CL_KERNEL_COMPILE_WORK_GROUP_SIZE && answer) kernel->required_group = from_bytes<Triple>(*answer);
+    }
+  }
   kernels_.set(id, kernel.release());
   connection_->tell(Kind::create_kernel, id, program, facts.name, facts.arguments.size());
   return connection_->is_lost() ? kLost : CL_SUCCESS;

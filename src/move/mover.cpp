@@ -62,7 +62,7 @@ Plan plan_for_shelf(const Inventory& all) {
   plan.objects = all.size();
   const auto add = [&](Device& device) {
     for (cl_device_info query = CL_DEVICE_TYPE; query <= CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED; ++query)
-      (void)device.facts.get(query, [&] { return executor_of(device).device_info(device.id(), query); });
+      (void)told_of(device, query);
     plan.matches.push_back({&device, device.home.index, 0, device.limits.shares_host_memory});
   };
   for (Device* const device : all.root_devices()) add(*device);

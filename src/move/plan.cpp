@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "command/gate.hpp"
 #include "objects/immovable.hpp"
+#include "objects/profile.hpp"
 
 namespace grus::move {
 namespace {
@@ -38,71 +39,12 @@ std::optional<std::pair<std::uint32_t, cl_uint>> numbers_in(const std::string& t
 }
 
 // What the program was told about its device must hold at the destination.
-class Comparison {
- public:
-  Comparison(Device& device, Executor& to, std::vector<std::string>& reasons)
-      : device_{device}, to_{to}, reasons_{reasons}, there_{text_of(to.device_info(device.id(), CL_DEVICE_NAME))} {}
-
-  void make() {
-    at_least<cl_ulong>(CL_DEVICE_MAX_MEM_ALLOC_SIZE, "bytes in one object");
-    at_least<cl_ulong>(CL_DEVICE_LOCAL_MEM_SIZE, "bytes of local memory");
-    at_least<std::size_t>(CL_DEVICE_MAX_WORK_GROUP_SIZE, "work-items in a group");
-    at_least<std::size_t>(CL_DEVICE_MAX_PARAMETER_SIZE, "bytes of arguments");
-    at_least<cl_ulong>(CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, "bytes of constant memory");
-    at_least<cl_uint>(CL_DEVICE_MAX_CONSTANT_ARGS, "constant arguments");
-    at_least<cl_uint>(CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS, "dimensions");
-    at_most<cl_uint>(CL_DEVICE_MEM_BASE_ADDR_ALIGN, "bits of alignment that sub-buffers need");
-    if (device_.limits.images) {
-      if (!get<cl_bool>(CL_DEVICE_IMAGE_SUPPORT)) miss("images", "yes", "no");
-      at_least<std::size_t>(CL_DEVICE_IMAGE2D_MAX_WIDTH, "pixels of width of an image");
-      at_least<std::size_t>(CL_DEVICE_IMAGE2D_MAX_HEIGHT, "pixels of height of an image");
-      at_least<std::size_t>(CL_DEVICE_IMAGE3D_MAX_DEPTH, "pixels of depth of an image");
-      at_least<std::size_t>(CL_DEVICE_IMAGE_MAX_BUFFER_SIZE, "pixels of an image made from a buffer");
-      at_least<std::size_t>(CL_DEVICE_IMAGE_MAX_ARRAY_SIZE, "images in an array");
-      at_least<cl_uint>(CL_DEVICE_MAX_READ_IMAGE_ARGS, "images that a kernel reads");
-      at_least<cl_uint>(CL_DEVICE_MAX_WRITE_IMAGE_ARGS, "images that a kernel writes");
-      at_least<cl_uint>(CL_DEVICE_MAX_SAMPLERS, "samplers of a kernel");
-    }
-    const auto missing_queue = device_.limits.queue_properties &
-                               ~get<cl_command_queue_properties>(CL_DEVICE_QUEUE_PROPERTIES);
-    if (missing_queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) miss("queues out of order", "yes", "no");
-    if (missing_queue & CL_QUEUE_PROFILING_ENABLE) miss("profiling", "yes", "no");
-    if (get<cl_uint>(CL_DEVICE_ADDRESS_BITS) != was<cl_uint>(CL_DEVICE_ADDRESS_BITS))
-      miss("bits of an address", was<cl_uint>(CL_DEVICE_ADDRESS_BITS), get<cl_uint>(CL_DEVICE_ADDRESS_BITS));
-    for (const cl_device_info query : {CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_HALF_FP_CONFIG}) {
-      if (was<cl_device_fp_config>(query) && !get<cl_device_fp_config>(query))
-        miss(query == CL_DEVICE_DOUBLE_FP_CONFIG ? "double precision" : "half precision", "yes", "no");
-    }
-  }
-
- private:
-  template <typename T>
-  T get(cl_device_info query) {
-    const auto bytes = to_.device_info(device_.id(), query);
-    return bytes ? from_bytes<T>(*bytes) : T{};
-  }
-  template <typename T>
-  T was(cl_device_info query) {
-    const auto& bytes = device_.facts.get(query, [&] { return executor_of(device_).device_info(device_.id(), query); });
-    return bytes ? from_bytes<T>(*bytes) : T{};
-  }
-  template <typename T>
-  void at_least(cl_device_info query, const char* what) {
-    if (get<T>(query) < was<T>(query)) miss(what, was<T>(query), get<T>(query));
-  }
-  template <typename T>
-  void at_most(cl_device_info query, const char* what) {
-    if (get<T>(query) > was<T>(query)) miss(what, was<T>(query), get<T>(query));
-  }
-  void miss(const char* what, const auto& told, const auto& has) {
-    reasons_.push_back(fmt::format("{}: the program was told of {} {}, there {}", there_, told, what, has));
-  }
-
-  Device& device_;
-  Executor& to_;
-  std::vector<std::string>& reasons_;
-  const std::string there_;
-};
+void compare(Device& device, Executor& to, std::vector<std::string>& reasons) {
+  const auto told = Profile::of_device([&](cl_device_info query) { return told_of(device, query); });
+  const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(device.id(), query); });
+  const std::string name = text_of(to.device_info(device.id(), CL_DEVICE_NAME));
+  for (const auto& reason : told.missing(there)) reasons.push_back(fmt::format("{}: {}", name, reason));
+}
 
 // A name that no object of the program's has or will have.
 ObjectId id_to_look_with() {
@@ -182,7 +124,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
     plan.matches.push_back(
         {&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
     plan.destination += (next == 0 ? "" : ", ") + there[next].name;
-    Comparison{device, to, plan.reasons}.make();
+    compare(device, to, plan.reasons);
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {

@@ -81,6 +81,10 @@ class Place:
         (folder / "run").chmod(0o700)
 
     @property
+    def is_behind_server(self) -> bool:
+        return self.mode == "grus" and bool(self._through)
+
+    @property
     def work(self) -> pathlib.Path:
         return self.folder / "work"
 
