@@ -87,9 +87,8 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
   if (memory.host) {
     // One that was a copy, when the object lived elsewhere, may still be in use.
-    Mapping& mapping = memory.take_mapping([&](const Mapping& free) {
-      return !free.staging.memory || is_free_for(free.staging, queue);
-    });
+    Mapping& mapping = memory.take_mapping(
+        [&](const Mapping& free) { return !free.staging.memory || is_free_for(free.staging, queue); });
     mapping.staging = {};
     return &mapping;
   }
@@ -213,12 +212,11 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_IMAGE, blocking_of(blocking)};
   *row_pitch_out = row_pitch;
   if (slice_pitch_out) *slice_pitch_out = mapping.slice_pitch;
-  const std::size_t place = origin[0] * facts.element_size + origin[1] * (array_1d ? slice_pitch : row_pitch) +
-                            origin[2] * slice_pitch;
+  const std::size_t place =
+      origin[0] * facts.element_size + origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
   const auto in_place = [&](void* pointer) {
-    return command::MapImage{{image->id()},     flags,
-                             {mapping.origin, mapping.region}, pointer,
-                             mapping.row_pitch, mapping.slice_pitch};
+    return command::MapImage{{image->id()},      flags, {mapping.origin, mapping.region}, pointer, mapping.row_pitch,
+                             mapping.slice_pitch};
   };
   return map(*image, mapping, image->host ? image->host + place : nullptr, in_place, how);
 }
@@ -233,12 +231,15 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, voi
   Mapping* mapping = memory->unmap(pointer);
   if (!mapping) return CL_INVALID_VALUE;
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
-  const cl_int code =
-      mapping->staging.memory
-          ? unmap_by_copy(*memory, *mapping, how)
-          : enqueue(command::Unmap{{memory->id()}, pointer, mapping->flags, mapping->range,
-                                   {mapping->origin, mapping->region}, mapping->row_pitch, mapping->slice_pitch},
-                    how);
+  const cl_int code = mapping->staging.memory ? unmap_by_copy(*memory, *mapping, how)
+                                              : enqueue(command::Unmap{{memory->id()},
+                                                                       pointer,
+                                                                       mapping->flags,
+                                                                       mapping->range,
+                                                                       {mapping->origin, mapping->region},
+                                                                       mapping->row_pitch,
+                                                                       mapping->slice_pitch},
+                                                        how);
   if (code == CL_SUCCESS) {
     mapping->is_free.store(true, std::memory_order_release);
   } else {

@@ -15,7 +15,7 @@ class Line {
  public:
   explicit Line(Descriptor socket) : socket_{std::move(socket)} {}
 
-  void send(const std::string& text);  // a peer that is gone is no error: is_closed() tells
+  void send(const std::string& text);    // a peer that is gone is no error: is_closed() tells
   std::optional<std::string> receive();  // nothing when the peer is gone
   bool is_closed();
 

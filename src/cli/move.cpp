@@ -82,7 +82,8 @@ void print(const json& session, const json& outcome, const std::string& done) {
   const Style style{stdout};
   fmt::print("{}[{}]: {}\n", session.value("program", ""), session.value("pid", 0), done);
   if (!outcome.contains("phases")) return;
-  Table table{{{"phase"}, {"from", Align::right}, {"for", Align::right}, {"compared", Align::right}, {"sent", Align::right}}};
+  Table table{
+      {{"phase"}, {"from", Align::right}, {"for", Align::right}, {"compared", Align::right}, {"sent", Align::right}}};
   for (const json& phase : outcome["phases"]) {
     table.add({phase.value("phase", ""), milliseconds(phase["start"]), milliseconds(phase["seconds"]),
                size_text(phase.value("read", std::uint64_t{0})), size_text(phase.value("sent", std::uint64_t{0}))});
@@ -97,8 +98,12 @@ void write_trace(const std::string& path, const json& outcomes) {
   for (const json& outcome : outcomes) {
     if (!outcome.contains("phases")) continue;
     for (const json& phase : outcome["phases"]) {
-      events.push_back({{"name", phase["phase"]}, {"ph", "X"}, {"pid", outcome["pid"]}, {"tid", 1},
-                        {"ts", 1e6 * phase["start"].get<double>()}, {"dur", 1e6 * phase["seconds"].get<double>()},
+      events.push_back({{"name", phase["phase"]},
+                        {"ph", "X"},
+                        {"pid", outcome["pid"]},
+                        {"tid", 1},
+                        {"ts", 1e6 * phase["start"].get<double>()},
+                        {"dur", 1e6 * phase["seconds"].get<double>()},
                         {"args", {{"read", phase["read"]}, {"sent", phase["sent"]}}}});
     }
   }
@@ -127,9 +132,10 @@ int carry_out(const Options& options) {
                  outcome["plan"].value("destination", ""), outcome["plan"].value("objects", 0),
                  size_text(outcome["plan"].value("bytes", std::uint64_t{0})));
     } else if (!options.json) {
-      print(session, outcome, options.command == "move" || options.command == "resume"
-                                  ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
-                                  : options.command + " done");
+      print(session, outcome,
+            options.command == "move" || options.command == "resume"
+                ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
+                : options.command + " done");
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -146,7 +152,8 @@ CLI::App* add(CLI::App& grus, const std::shared_ptr<Options>& options, const cha
   CLI::App* app = grus.add_subcommand(name, about);
   options->command = name;
   app->footer(kExamples);
-  app->add_option("SESSION", options->session, "A process id, a name given with `grus run --name`, or `all`")->required();
+  app->add_option("SESSION", options->session, "A process id, a name given with `grus run --name`, or `all`")
+      ->required();
   app->add_flag("--json", options->json, "As JSON, for scripts");
   return app;
 }

@@ -44,7 +44,8 @@ int make(const Options& options) {
         const auto is_named = [&](const std::string& part) {
           return name.find(part) != std::string::npos || platforms[platform].name.find(part) != std::string::npos;
         };
-        if (!options.devices.empty() && std::none_of(options.devices.begin(), options.devices.end(), is_named)) continue;
+        if (!options.devices.empty() && std::none_of(options.devices.begin(), options.devices.end(), is_named))
+          continue;
         fmt::print(stderr, "{}: {} / {}\n", place, platforms[platform].name, name);
         const auto profile = Profile::of_device([&](cl_device_info query) { return executor->device_info(id, query); });
         common = common ? common->in_common_with(profile) : profile;
@@ -71,7 +72,8 @@ Subcommand add_profile(CLI::App& grus) {
   app->footer(kExamples);
   CLI::App* made = app->add_subcommand("make", "Write the largest profile that all of the devices have");
   made->add_option("WHERE", options->places, "`local`, unix:PATH or tcp:HOST:PORT, again for more")->required();
-  made->add_option("--device", options->devices, "Only devices with this in their or their platform's name, again for more")
+  made->add_option("--device", options->devices,
+                   "Only devices with this in their or their platform's name, again for more")
       ->type_name("NAME");
   made->add_option("-o,--output", options->output, "The file; else standard output")->type_name("FILE");
   return {app, [options] { return make(*options); }};

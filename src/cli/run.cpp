@@ -157,7 +157,8 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
       ->type_name("PATH");
   app->add_option("--name", options->name, "What `grus ps`, `grus move` and the like know it by, beside its process id")
       ->type_name("NAME");
-  app->add_option("--profile", options->profile, "Tell the program of no more than this, so that it can move to any device that has it")
+  app->add_option("--profile", options->profile,
+                  "Tell the program of no more than this, so that it can move to any device that has it")
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
   add_gpu_options(*app, options->gpu);

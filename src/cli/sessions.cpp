@@ -38,9 +38,9 @@ std::vector<json> sessions_meant(const std::string& session) {
     });
   }
   if (sessions.empty())
-    throw Problem{session == "all" ? "no program of yours runs under Grus on this host"
-                                   : fmt::format("no program here has the process id or name {}; `grus ps` lists them",
-                                                 session)};
+    throw Problem{session == "all"
+                      ? "no program of yours runs under Grus on this host"
+                      : fmt::format("no program here has the process id or name {}; `grus ps` lists them", session)};
   return sessions;
 }
 

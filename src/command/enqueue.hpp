@@ -13,7 +13,8 @@ namespace grus {
 // Maps and unmaps of objects that live in host memory, if the session moved while they were held back. Where the object
 // lives elsewhere now, the pointer stays where it was, and mapping is copying.
 template <typename Command>
-inline constexpr bool kIsMap = std::is_same_v<Command, command::MapBuffer> || std::is_same_v<Command, command::MapImage>;
+inline constexpr bool kIsMap =
+    std::is_same_v<Command, command::MapBuffer> || std::is_same_v<Command, command::MapImage>;
 template <typename Command>
 inline constexpr bool kIsUnmap = std::is_same_v<Command, command::Unmap>;
 

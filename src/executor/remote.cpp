@@ -428,7 +428,8 @@ cl_int RemoteExecutor::create_kernel(ObjectId id, ObjectId program, const Kernel
   }
   if (kernel->built) {
     for (const auto& [asked, answer] : kernel->built->group_info) {
-      if (asked.second == CL_KERNEL_COMPILE_WORK_GROUP_SIZE && answer) kernel->required_group = from_bytes<Triple>(*answer);
+      if (asked.second == CL_KERNEL_COMPILE_WORK_GROUP_SIZE && answer)
+        kernel->required_group = from_bytes<Triple>(*answer);
     }
   }
   kernels_.set(id, kernel.release());

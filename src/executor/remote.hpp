@@ -113,7 +113,7 @@ class RemoteExecutor final : public Executor {
   };
   struct RemoteKernel {
     std::shared_ptr<const BuiltKernel> built;
-    Triple required_group{};  // all zero: any
+    Triple required_group{};            // all zero: any
     SpinLock lock;                      // guards what the worker's kernel has, from the first argument to the launch
     std::uint64_t stamp = 0;            // of the launch whose arguments it has
     std::vector<std::uint64_t> stamps;  // of the arguments that it has

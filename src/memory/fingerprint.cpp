@@ -13,8 +13,7 @@ Fingerprint fingerprint(std::span<const std::byte> page) {
 }
 
 bool is_zero(std::span<const std::byte> page) {
-  return page.empty() ||
-         (page[0] == std::byte{0} && std::memcmp(page.data(), page.data() + 1, page.size() - 1) == 0);
+  return page.empty() || (page[0] == std::byte{0} && std::memcmp(page.data(), page.data() + 1, page.size() - 1) == 0);
 }
 
 }  // namespace grus::memory

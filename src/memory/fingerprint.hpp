@@ -1,5 +1,5 @@
-// Pages and what tells them apart: 128 bits of XXH3. Two different pages have the same fingerprint with a probability of
-// 2^-128; a move of 1 TiB in 100 rounds compares 2^35 pages, so one in 2^93 such moves would miss a change.
+// Pages and what tells them apart: 128 bits of XXH3. Two different pages have the same fingerprint with a probability
+// of 2^-128; a move of 1 TiB in 100 rounds compares 2^35 pages, so one in 2^93 such moves would miss a change.
 #pragma once
 
 #include <cstddef>

@@ -89,7 +89,9 @@ class Writer {
   bool is_whole_ = false;
 };
 
-memory::Fingerprint fingerprint_of(const std::byte* data, std::size_t size) { return memory::fingerprint({data, size}); }
+memory::Fingerprint fingerprint_of(const std::byte* data, std::size_t size) {
+  return memory::fingerprint({data, size});
+}
 
 struct Checkpoint {
   json header;
@@ -138,10 +140,12 @@ void put_back(const Memory& memory, const Bytes& contents, ObjectId queue) {
   const cl_int code =
       memory.is_image()
           ? executor.submit(
-                command::WriteImage{{memory.id()}, {{0, 0, 0}, memory.image->extent()}, 0, 0, contents.data()}, placement)
+                command::WriteImage{{memory.id()}, {{0, 0, 0}, memory.image->extent()}, 0, 0, contents.data()},
+                placement)
           : executor.submit(command::Write{{memory.id()}, {0, contents.size()}, contents.data()}, placement);
   if (code != CL_SUCCESS)
-    throw Refused{fmt::format("memory can't be written: OpenCL error {}; what the objects hold is a mixture now", code)};
+    throw Refused{
+        fmt::format("memory can't be written: OpenCL error {}; what the objects hold is a mixture now", code)};
 }
 
 }  // namespace

@@ -39,12 +39,9 @@ json as_json(const Report& report) {
                       {"sent", phase.copied.sent},
                       {"zero", phase.copied.zero}});
   }
-  return {{"plan", as_json(report.plan)},
-          {"phases", std::move(phases)},
-          {"stop_seconds", seconds(report.stop)},
-          {"drain_seconds", seconds(report.drain)},
-          {"sent_running", report.copied_running},
-          {"sent_stopped", report.copied_stopped}};
+  return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
+          {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
+          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped}};
 }
 
 Order order_from(const json& request) {
@@ -89,10 +86,16 @@ json describe() {
                {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
     bytes = all.bytes();
   }
-  return {{"pid", getpid()},         {"name", name ? name : ""}, {"program", program},
-          {"calls", calls()},        {"round_trips", round_trips()},
-          {"devices", devices},      {"objects", objects},       {"memory_bytes", bytes},
-          {"at", whereabouts().is_suspended ? "suspended" : whereabouts().to}, {"immovable", immovable_reasons()}};
+  return {{"pid", getpid()},
+          {"name", name ? name : ""},
+          {"program", program},
+          {"calls", calls()},
+          {"round_trips", round_trips()},
+          {"devices", devices},
+          {"objects", objects},
+          {"memory_bytes", bytes},
+          {"at", whereabouts().is_suspended ? "suspended" : whereabouts().to},
+          {"immovable", immovable_reasons()}};
 }
 
 // One request at a time: two moves of a session make no sense.
@@ -127,7 +130,8 @@ class Conversation {
       if (command == "suspend") order.kind = Order::Kind::suspend;
       if (command == "checkpoint") order.kind = Order::Kind::checkpoint;
       if (command == "resume" && !whereabouts().is_suspended) throw Refused{"it isn't suspended"};
-      return as_json(move_session(order, [this](const Progress& progress) { tell(progress); }, cancelled_));
+      return as_json(move_session(
+          order, [this](const Progress& progress) { tell(progress); }, cancelled_));
     }
     throw Refused{fmt::format("'{}' is nothing that this version of Grus knows", command)};
   }
@@ -168,8 +172,8 @@ void start_control() {
   try {
     g_pid = getpid();
     g_path = channel::session_socket(g_pid);
-    auto socket = std::make_shared<channel::Descriptor>(
-        channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
+    auto socket =
+        std::make_shared<channel::Descriptor>(channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
     start_thread("grus-control", [socket] { listen(*socket); }).detach();
     std::atexit([] {
       if (getpid() == g_pid) unlink(g_path.c_str());

@@ -19,9 +19,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kDrain = 10min;  // a kernel may take long; nothing is lost by waiting but time
+constexpr auto kDrain = 10min;                            // a kernel may take long; nothing is lost by waiting but time
 constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // not worth another round
-constexpr double kGain = 0.7;   // a round must leave less than this part of what the one before left
+constexpr double kGain = 0.7;  // a round must leave less than this part of what the one before left
 
 std::chrono::microseconds micros(Clock::duration time) {
   return std::chrono::duration_cast<std::chrono::microseconds>(time);
@@ -100,8 +100,7 @@ class Mover {
       throw Refused{all};
     }
     if (order_.dry_run) return std::move(report_);
-    transplant_.emplace(*to_, report_.plan.matches,
-                        keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
+    transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
     try {
       begin("prepare");
       transplant_->follow(kept.all, Transplant::Stage::running);
@@ -147,14 +146,16 @@ class Mover {
     progress_.done += more.read;
     const auto now = Clock::now();
     if (order_.bytes_per_second != 0 && !is_stopped_) {
-      const auto due = phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
-                                         static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
+      const auto due =
+          phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
+                            static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
       if (due > now) std::this_thread::sleep_until(due);
     }
     check_cancelled();
     if (is_stopped_ || now - last_told_ < 50ms) return;
     last_told_ = now;
-    progress_.bytes_per_second = static_cast<double>(progress_.done) / std::chrono::duration<double>{now - phase.start}.count();
+    progress_.bytes_per_second =
+        static_cast<double>(progress_.done) / std::chrono::duration<double>{now - phase.start}.count();
     on_progress_(progress_);
   }
 
@@ -177,17 +178,20 @@ class Mover {
       const std::uint64_t changed = copied.sent + copied.zero;
       // What was touched during one round is what the stop will have to look at.
       if (round > 0 && rate_ > 0)
-        predicted_ = std::chrono::microseconds{static_cast<std::int64_t>(1e6 * static_cast<double>(copied.read) / rate_)};
+        predicted_ =
+            std::chrono::microseconds{static_cast<std::int64_t>(1e6 * static_cast<double>(copied.read) / rate_)};
       kept = Kept{take_inventory()};
       transplant_->follow(kept.all, Transplant::Stage::running);
-      const bool enough = round > 0 && (changed <= kSmall || static_cast<double>(changed) > kGain * static_cast<double>(before));
+      const bool enough =
+          round > 0 && (changed <= kSmall || static_cast<double>(changed) > kGain * static_cast<double>(before));
       if (round > 0) before = changed;
       if (copied.read == 0 || enough) break;
     }
     if (order_.max_stop && order_.rounds > 0 && predicted_ > *order_.max_stop) {
-      throw Refused{fmt::format("the stop would take about {} ms, more than the {} ms allowed: the program changes its "
-                                "memory as fast as it is copied",
-                                predicted_.count() / 1000, order_.max_stop->count())};
+      throw Refused{
+          fmt::format("the stop would take about {} ms, more than the {} ms allowed: the program changes its "
+                      "memory as fast as it is copied",
+                      predicted_.count() / 1000, order_.max_stop->count())};
     }
   }
 
@@ -197,7 +201,8 @@ class Mover {
     const auto start = Clock::now();
     {
       HoldBack::Everything everything{HoldBack::instance()};
-      if (!everything.drain(start + (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+      if (!everything.drain(start +
+                            (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
         throw Refused{"the device doesn't finish what it was given in the time allowed"};
       report_.drain = micros(Clock::now() - start);
       begin("last copy");

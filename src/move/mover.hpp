@@ -18,13 +18,13 @@ using Clock = std::chrono::steady_clock;
 struct Order {
   enum class Kind : std::uint8_t { move, suspend, checkpoint };
   Kind kind = Kind::move;
-  std::string to;                                // a server's address, or "local"; empty: where it was last
-  std::string device;                            // part of a name there, or PLATFORM:DEVICE; empty: any
-  std::string file;                              // of a checkpoint
-  bool dry_run = false;                          // only the plan
-  int rounds = 10;                               // of copying before the stop, at most; 0: copy in the stop
+  std::string to;        // a server's address, or "local"; empty: where it was last
+  std::string device;    // part of a name there, or PLATFORM:DEVICE; empty: any
+  std::string file;      // of a checkpoint
+  bool dry_run = false;  // only the plan
+  int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
-  std::uint64_t bytes_per_second = 0;            // at most; 0: as fast as it goes
+  std::uint64_t bytes_per_second = 0;  // at most; 0: as fast as it goes
 };
 
 struct Phase {

@@ -62,8 +62,9 @@ std::vector<Candidate> candidates(Executor& to, const std::string& wanted) {
       const ObjectId id = id_to_look_with();
       to.name_device(platform, index, id);
       const std::string name = text_of(to.device_info(id, CL_DEVICE_NAME));
-      const bool fits = numbers ? numbers->first == platform && numbers->second == index
-                                : wanted.empty() || contains(name, wanted) || contains(platforms[platform].name, wanted);
+      const bool fits = numbers
+                            ? numbers->first == platform && numbers->second == index
+                            : wanted.empty() || contains(name, wanted) || contains(platforms[platform].name, wanted);
       if (fits) found.push_back({platform, index, platforms[platform].name + " / " + name});
     }
   }
@@ -84,8 +85,8 @@ void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::ve
   for (const Match& match : plan.matches) {
     const auto bytes = to.device_info(match.device->id(), CL_DEVICE_GLOBAL_MEM_SIZE);
     if (bytes && from_bytes<cl_ulong>(*bytes) < plan.bytes)
-      reasons.push_back(fmt::format("{} bytes are in use, the destination has {}", plan.bytes,
-                                    from_bytes<cl_ulong>(*bytes)));
+      reasons.push_back(
+          fmt::format("{} bytes are in use, the destination has {}", plan.bytes, from_bytes<cl_ulong>(*bytes)));
   }
   for (const auto& program : all.programs) {
     const std::lock_guard lock{program->mutex};
@@ -121,16 +122,15 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
   for (std::size_t next = 0; next < roots.size(); ++next) {
     Device& device = *roots[next];
     to.name_device(there[next].platform, there[next].index, device.id());
-    plan.matches.push_back(
-        {&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
+    plan.matches.push_back({&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
     plan.destination += (next == 0 ? "" : ", ") + there[next].name;
     compare(device, to, plan.reasons);
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {
     const bool leaves = roots.empty() || std::any_of(roots.begin(), roots.end(), [&](const Device* root) {
-      return root->home.executor == device->home.executor;
-    });
+                          return root->home.executor == device->home.executor;
+                        });
     if (!leaves) continue;
     const Candidate& one = there[plan.matches.size() % there.size()];
     to.name_device(one.platform, one.index, device->id());

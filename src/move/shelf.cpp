@@ -73,9 +73,10 @@ Result<ImageLayout> Shelf::create_image(const NewImage& image) {
                           image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
                           image.desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
   const std::size_t size = rows.extent[0] * rows.extent[1] * rows.extent[2];
-  const ImageLayout layout{element, rows.extent[0],
-                           has_slices ? rows.extent[0] * (image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : rows.extent[1]) : 0,
-                           size};
+  const ImageLayout layout{
+      element, rows.extent[0],
+      has_slices ? rows.extent[0] * (image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : rows.extent[1]) : 0,
+      size};
   if (image.from) return layout;
   Shelved shelved{memory_in_pages(size), size, image.desc, element};
   if (const void* const contents = image.host ? image.host : image.initial) {

@@ -25,7 +25,9 @@ class Shelf final : public Executor {
   Result<cl_uint> device_count(std::uint32_t) override { return cl_uint{0}; }
   void name_device(std::uint32_t, cl_uint, ObjectId) override {}
   Result<Bytes> device_info(ObjectId, cl_device_info) override { return Failure{kNowhere}; }
-  Result<cl_uint> count_sub_devices(ObjectId, const cl_device_partition_property*) override { return Failure{kNowhere}; }
+  Result<cl_uint> count_sub_devices(ObjectId, const cl_device_partition_property*) override {
+    return Failure{kNowhere};
+  }
   cl_int create_sub_devices(ObjectId, const cl_device_partition_property*, std::span<const ObjectId>) override {
     return kNowhere;
   }
@@ -41,7 +43,9 @@ class Shelf final : public Executor {
                         ErrorNotice) override {
     return CL_SUCCESS;
   }
-  cl_int create_queue(ObjectId, ObjectId, ObjectId, std::span<const cl_queue_properties>) override { return CL_SUCCESS; }
+  cl_int create_queue(ObjectId, ObjectId, ObjectId, std::span<const cl_queue_properties>) override {
+    return CL_SUCCESS;
+  }
   cl_int create_buffer(const NewBuffer& buffer) override;
   cl_int create_sub_buffer(ObjectId, ObjectId, cl_mem_flags, Range) override { return CL_SUCCESS; }
   Result<ImageLayout> create_image(const NewImage& image) override;

@@ -321,8 +321,7 @@ Queue& Transplant::courier_of(const Context& context) {
   if (courier) return *courier;
   {
     const Gate::Entry entry{kInternalCall};
-    courier = Ref<Queue>::adopt(
-        slab<Queue>().create(const_cast<Context&>(context), *context.devices[0]));
+    courier = Ref<Queue>::adopt(slab<Queue>().create(const_cast<Context&>(context), *context.devices[0]));
   }
   for (Executor* executor : {&executor_of(context), &to_}) {
     const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), {});
@@ -401,11 +400,16 @@ void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shar
     }
     if (twin.home == Home::shared) {
       if (memory.is_image()) {
-        (void)to_.submit(command::MapImage{{memory.id()}, mapping->flags, {mapping->origin, mapping->region},
-                                           mapping->pointer, mapping->row_pitch, mapping->slice_pitch},
+        (void)to_.submit(command::MapImage{{memory.id()},
+                                           mapping->flags,
+                                           {mapping->origin, mapping->region},
+                                           mapping->pointer,
+                                           mapping->row_pitch,
+                                           mapping->slice_pitch},
                          placement);
       } else {
-        (void)to_.submit(command::MapBuffer{{memory.id()}, mapping->flags, mapping->range, mapping->pointer}, placement);
+        (void)to_.submit(command::MapBuffer{{memory.id()}, mapping->flags, mapping->range, mapping->pointer},
+                         placement);
       }
       continue;
     }
@@ -413,7 +417,8 @@ void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shar
     keeper->is_region = true;
     keeper->host = mapping->pointer;
     keeper->host_memory = before;
-    keeper->size = memory.is_image() ? mapping->row_pitch * mapping->region[1] * mapping->region[2] : mapping->range.size;
+    keeper->size =
+        memory.is_image() ? mapping->row_pitch * mapping->region[1] * mapping->region[2] : mapping->range.size;
     mapping->staging.memory = std::move(keeper);
   }
 }
@@ -497,7 +502,8 @@ void Transplant::leave_sources(const Inventory& all) noexcept {
     to_.free(ObjectType::queue, courier->id());
   }
   free_all(ObjectType::context, all.contexts, [](const Context& context) { return &context; });
-  for (const auto& device : all.sub_devices) sub_device_sources_.at(device.get())->free(ObjectType::device, device->id());
+  for (const auto& device : all.sub_devices)
+    sub_device_sources_.at(device.get())->free(ObjectType::device, device->id());
   const Gate::Entry entry{kInternalCall};
   couriers_.clear();
 }

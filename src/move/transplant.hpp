@@ -87,11 +87,11 @@ class Transplant {
   const std::vector<Match> matches_;
   const bool is_nowhere_;
   std::map<ObjectType, Made> made_;
-  std::map<std::uint64_t, Twin> twins_;                    // by memory
-  std::map<std::uint64_t, std::uint64_t> build_numbers_;   // by program
+  std::map<std::uint64_t, Twin> twins_;                   // by memory
+  std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
   std::map<const Context*, bool> in_place_;
-  std::map<const Context*, Ref<Queue>> couriers_;          // for the copying, at both sides
-  std::map<const Context*, Executor*> sources_;            // where each was
+  std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
+  std::map<const Context*, Executor*> sources_;    // where each was
   std::map<const Device*, Executor*> sub_device_sources_;
   std::vector<std::pair<Executor*, ObjectId>> events_left_;
   std::vector<std::pair<Executor*, ObjectId>> regions_left_;

@@ -34,14 +34,14 @@ class Context : public Object {
   }
 
   std::atomic<BelowSeam*> below;  // changed by moves, with the gate closed
-  bool created = false;  // below the seam
+  bool created = false;           // below the seam
   std::vector<Ref<Device>> devices;
-  std::vector<cl_context_properties> properties;  // as given, with the closing zero; empty if null was given
+  std::vector<cl_context_properties> properties;        // as given, with the closing zero; empty if null was given
   std::vector<cl_context_properties> properties_below;  // those that the vendor is told
-  Notice notice;                                  // of the program's, for errors
-  FactCache image_formats;                        // by flags and type
-  cl_ulong clock_offset = 0;                      // to the times that events tell, so that they go on through moves
-  std::mutex callbacks_mutex;                     // guards destructor_callbacks
+  Notice notice;                                        // of the program's, for errors
+  FactCache image_formats;                              // by flags and type
+  cl_ulong clock_offset = 0;   // to the times that events tell, so that they go on through moves
+  std::mutex callbacks_mutex;  // guards destructor_callbacks
   std::vector<std::function<void()>> destructor_callbacks;
 };
 

@@ -50,7 +50,7 @@ class Event : public Object {
   const Ref<Context> context;
   const Ref<Queue> queue;
   const cl_command_type type;
-  bool created = false;             // below the seam
+  bool created = false;  // below the seam
   std::unique_ptr<Profile> profile;
   std::vector<Callback> callbacks;  // registered while above; guarded by the hold-back's mutex
 

@@ -98,7 +98,7 @@ class Kernel : public Object {
   const Ref<Program> program;
   const std::shared_ptr<KernelFacts> facts;
   std::shared_ptr<const Recipe> recipe;  // of the build that it is from
-  bool created = false;  // below the seam
+  bool created = false;                  // below the seam
   // The OpenCL specification lets no two threads use a kernel's arguments at a time, so they have no lock.
   const std::unique_ptr<Argument[]> argument_memory;
   const std::span<Argument> arguments;

@@ -96,7 +96,8 @@ Profile Profile::of_device(const Ask& ask) {
     const auto bytes = ask(fact.query);
     for (std::size_t next = 0; next < fact.count; ++next) {
       std::uint64_t value = 0;
-      if (bytes && bytes->size() >= (next + 1) * fact.size) std::memcpy(&value, bytes->data() + next * fact.size, fact.size);
+      if (bytes && bytes->size() >= (next + 1) * fact.size)
+        std::memcpy(&value, bytes->data() + next * fact.size, fact.size);
       values.push_back(value);
     }
   }
@@ -134,7 +135,8 @@ Profile Profile::read(const std::string& path) {
       profile.extensions_ = words;
       continue;
     }
-    const auto* const fact = std::find_if(std::begin(kFacts), std::end(kFacts), [&](const Fact& one) { return one.name == name; });
+    const auto* const fact =
+        std::find_if(std::begin(kFacts), std::end(kFacts), [&](const Fact& one) { return one.name == name; });
     if (fact == std::end(kFacts) || words.size() != fact->count)
       throw std::runtime_error{fmt::format("{}:{}: a fact's name and its value are expected", path, number)};
     for (const auto& word : words) {
@@ -175,7 +177,8 @@ std::vector<std::string> Profile::missing(const Profile& there) const {
     }
   }
   for (const auto& extension : extensions_) {
-    if (!contains(there.extensions_, extension)) reasons.push_back(fmt::format("extension {} is missing there", extension));
+    if (!contains(there.extensions_, extension))
+      reasons.push_back(fmt::format("extension {} is missing there", extension));
   }
   return reasons;
 }
@@ -198,7 +201,8 @@ Result<Bytes> Profile::instead_of(cl_device_info query, Result<Bytes> answer) co
   }
   const auto known = values_.find(query);
   if (known == values_.end()) return answer;
-  const auto* const fact = std::find_if(std::begin(kFacts), std::end(kFacts), [&](const Fact& one) { return one.query == query; });
+  const auto* const fact =
+      std::find_if(std::begin(kFacts), std::end(kFacts), [&](const Fact& one) { return one.query == query; });
   Bytes bytes = *answer;
   for (std::size_t next = 0; next < known->second.size() && (next + 1) * fact->size <= bytes.size(); ++next)
     std::memcpy(bytes.data() + next * fact->size, &known->second[next], fact->size);

@@ -1,5 +1,5 @@
-// Programs to be moved while they run. Each works until its standard input ends, checks everything at the end, and prints
-// one line: how often it went round, the longest that one round took, and "right" or what is wrong.
+// Programs to be moved while they run. Each works until its standard input ends, checks everything at the end, and
+// prints one line: how often it went round, the longest that one round took, and "right" or what is wrong.
 //   busy [BUFFERS [MIB [DIRTY_MIB]]]   buffers of so many MiB, of the first of which a part is worked on all the time
 //   const        a kernel writes through a pointer to const
 //   scope        a program with a program-scope variable
@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <string>
 #include <thread>
@@ -68,8 +69,16 @@ cl_uint advanced(cl_uint word, cl_uint step) { return word * 1664525U + 10139042
 
 struct Subject {
   Subject() {
-    cl_platform_id platform = nullptr;
-    check(clGetPlatformIDs(1, &platform, nullptr), "clGetPlatformIDs");
+    cl_platform_id platforms[16];
+    cl_uint count = 0;
+    check(clGetPlatformIDs(16, platforms, &count), "clGetPlatformIDs");
+    cl_platform_id platform = platforms[0];
+    const char* const wanted = std::getenv("SUBJECT_PLATFORM");  // part of its name
+    for (cl_uint next = 0; wanted && next < count; ++next) {
+      char name[256] = "";
+      check(clGetPlatformInfo(platforms[next], CL_PLATFORM_NAME, sizeof name, name, nullptr), "clGetPlatformInfo");
+      if (std::strstr(name, wanted)) platform = platforms[next];
+    }
     check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "clGetDeviceIDs");
     cl_int code = CL_SUCCESS;
     context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
