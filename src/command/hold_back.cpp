@@ -23,7 +23,17 @@ HoldBack& HoldBack::instance() { return of_this_process<HoldBack>(); }
 
 bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {
   const std::lock_guard lock{mutex_};
-  if (everything_ != 0) return true;
+  return everything_ != 0 || is_by_order_held(queue, waits, order) || !take_allowance();
+}
+
+bool HoldBack::take_allowance() {
+  if (!is_sliced_) return true;
+  if (allowed_ == 0) return false;
+  --allowed_;
+  return true;
+}
+
+bool HoldBack::is_by_order_held(const Queue& queue, Waits waits, Order order) const {
   if (std::any_of(waits.begin(), waits.end(),
                   [](const Event* event) { return event->place() == Event::Place::above || failed(*event); })) {
     return true;
@@ -133,7 +143,7 @@ bool HoldBack::send_from(Queue& queue, Sent& sent) {
     const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(),
                                          [](const Ref<Event>& event) { return event->place() == Event::Place::above; });
     const bool in_turn = queue.in_order() || waits_for_all_before(held.order) ? all_before_sent : !behind_barrier;
-    if (waits_done && in_turn) {
+    if (waits_done && in_turn && take_allowance()) {
       send(held);
       sent.push_back(std::move(*next));
       next = queue.held.erase(next);
@@ -185,6 +195,30 @@ void HoldBack::wait_until_not_above(std::span<Event* const> events) {
     return std::none_of(events.begin(), events.end(),
                         [](const Event* event) { return event->place() == Event::Place::above; });
   });
+}
+
+HoldBack::Slices::Slices(HoldBack& hold_back) : hold_back_{hold_back} {
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.is_sliced_ = true;
+  hold_back_.allowed_ = 0;
+  hold_back_.any_.fetch_add(1, std::memory_order_release);
+}
+
+HoldBack::Slices::~Slices() {
+  const Gate::Entry entry{kInternalCall};
+  Sent sent;
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.is_sliced_ = false;
+  hold_back_.any_.fetch_sub(1, std::memory_order_release);
+  hold_back_.send_what_can_go(sent);
+}
+
+void HoldBack::Slices::allow(std::size_t commands) {
+  const Gate::Entry entry{kInternalCall};
+  Sent sent;
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.allowed_ = commands;
+  hold_back_.send_what_can_go(sent);
 }
 
 void HoldBack::wait_while_everything() {

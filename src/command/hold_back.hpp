@@ -79,6 +79,20 @@ class HoldBack {
     HoldBack& hold_back_;
   };
 
+  // Sends on only what it is allowed to, for as long as this lasts: then little is left for the device to finish when
+  // everything is held back.
+  class Slices {
+   public:
+    explicit Slices(HoldBack& hold_back);
+    ~Slices();
+    Slices(const Slices&) = delete;
+    Slices& operator=(const Slices&) = delete;
+    void allow(std::size_t commands);  // from here on, until the next time
+
+   private:
+    HoldBack& hold_back_;
+  };
+
   void session_moves(const Held::Stays& stays);
   std::uint64_t held_so_far() const { return held_so_far_.load(std::memory_order_relaxed); }
   static void after_fork() { any_.store(0, std::memory_order_relaxed); }
@@ -87,6 +101,8 @@ class HoldBack {
   using Sent = std::vector<std::unique_ptr<HeldCommand>>;  // to be destroyed when the mutex is free again
 
   bool must_hold_now(const Queue& queue, Waits waits, Order order);
+  bool is_by_order_held(const Queue& queue, Waits waits, Order order) const;
+  bool take_allowance();
   void send_what_can_go(Sent& sent);
   bool send_from(Queue& queue, Sent& sent);
   void send(Held& held);
@@ -99,7 +115,9 @@ class HoldBack {
   std::vector<Queue*> queues_with_held_;  // the held commands keep them alive
   std::uint64_t next_number_ = 1;
   std::uint32_t everything_ = 0;
-  // Held commands, and 1 for each who holds everything. Static, so that the path of a call needs no instance.
+  bool is_sliced_ = false;
+  std::size_t allowed_ = 0;  // commands, if so
+  // Held commands, and 1 for each who holds everything or some. Static, so that the path of a call needs no instance.
   static inline constinit std::atomic<std::uint32_t> any_{0};
   std::atomic<std::uint64_t> held_so_far_{0};
 };

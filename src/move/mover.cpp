@@ -12,6 +12,7 @@
 #include "executor/starting.hpp"
 #include "move/checkpoint.hpp"
 #include "move/shelf.hpp"
+#include "move/slicer.hpp"
 #include "objects/immovable.hpp"
 
 namespace grus::move {
@@ -103,8 +104,10 @@ class Mover {
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
     try {
       begin("prepare");
+      slicer_ = std::make_unique<Slicer>();
       transplant_->follow(kept.all, Transplant::Stage::running);
       copy_while_running(kept);
+      wait_for_backlog();
       stop(kept);
       if (order_.kind == Order::Kind::checkpoint) {
         begin("write");
@@ -114,6 +117,7 @@ class Mover {
         return std::move(report_);
       }
     } catch (...) {
+      slicer_.reset();
       begin_undo();
       transplant_->undo();
       throw;
@@ -195,12 +199,23 @@ class Mover {
     }
   }
 
+  // What the device was given before the move began, it must finish; results come meanwhile.
+  void wait_for_backlog() {
+    if (slicer_->is_regular()) return;
+    begin("backlog");
+    while (!slicer_->is_regular()) {
+      std::this_thread::sleep_for(1ms);
+      note({});
+    }
+  }
+
   void stop(Kept& kept) {
     begin("hold");
     is_stopped_ = true;
     const auto start = Clock::now();
     {
       HoldBack::Everything everything{HoldBack::instance()};
+      slicer_.reset();
       if (!everything.drain(start +
                             (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
         throw Refused{"the device doesn't finish what it was given in the time allowed"};
@@ -267,6 +282,7 @@ class Mover {
   bool is_switched_ = false;
   Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
   std::unique_ptr<HoldBack::Everything> before_;
+  std::unique_ptr<Slicer> slicer_;
   std::set<Executor*> sources_;
   Kept left_;
 };

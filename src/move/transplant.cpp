@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
+#include "move/when_idle.hpp"
 
 namespace grus::move {
 namespace {
@@ -23,27 +24,6 @@ std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
   for (const auto& device : devices) ids.push_back(device->id());
   return ids;
 }
-
-// Whether all that the executor was given so far is done, asked for now and answered soon.
-class WhenIdle {
- public:
-  explicit WhenIdle(Executor& executor) {
-    executor.when_idle([done = done_] {
-      done->store(true, std::memory_order_release);
-      done->notify_all();
-    });
-  }
-  bool is_done() const { return done_->load(std::memory_order_acquire); }
-  bool wait(std::chrono::steady_clock::duration limit) const {
-    const auto until = std::chrono::steady_clock::now() + limit;
-    while (!is_done() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::microseconds{200});
-    return is_done();
-  }
-
- private:
-  std::shared_ptr<std::atomic<bool>> done_ = std::make_shared<std::atomic<bool>>(false);
-};
 
 }  // namespace
 
