@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, what calls cost there through
-# Grus and through a server, and the workloads.
+# Grus and through a server, moves, and the workloads.
 # Needs no network and installs nothing.
 set -u
 
@@ -12,7 +12,7 @@ usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--plat
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
-  --only PART      tests, overhead, served or workloads; default all
+  --only PART      tests, overhead, served, moves or workloads; default all
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -39,8 +39,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $only in
-  '' | tests | overhead | served | workloads) ;;
-  *) echo "gpu.sh: --only takes tests, overhead, served or workloads" >&2; exit 2 ;;
+  '' | tests | overhead | served | moves | workloads) ;;
+  *) echo "gpu.sh: --only takes tests, overhead, served, moves or workloads" >&2; exit 2 ;;
 esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
@@ -162,6 +162,15 @@ else
   if wanted served; then
     share=$([ -n "$only" ] && echo 60 || echo 120)
     measure served $(($(left) / share)) bench/overhead_run.py --mode grus --mode unix --mode tcp --json "$out/served-$name.json"
+  fi
+  if wanted moves; then
+    title "moves: tests"
+    GRUS_BUILD=$root/build GRUS_SOURCE=$root GPU_PLATFORM=$platform timeout 600 python3 tests/moves/gpu_test.py
+    worst $?
+    title "moves: stops"
+    PYTHONUNBUFFERED=1 timeout 600 python3 bench/moves.py --vendors "$vendors" --platform "$platform" --rounds 3 \
+      --mib 64 --mib 1024 --mib 8192 --json "$out/moves-$name.json"
+    worst $?
   fi
   if wanted workloads; then
     measure workloads $(($(left) / 60)) bench/run --json "$out/workloads-$name.json"

@@ -158,6 +158,7 @@ SECTIONS = [
      "--json bench/results/served-pocl.json"),
     ("Through a server, NVIDIA", ["served-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
     ("Sessions", ["sessions*.json"], sessions, "bench/sessions.py --json bench/results/sessions-pocl.json"),
+    ("Moves", ["moves*.json"], plain, "bench/moves.py --json bench/results/moves-pocl.json"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
     ("Workloads, NVIDIA", ["workloads-nvidia*.json"], workloads, "bench/gpu.sh --out bench/results"),

@@ -78,13 +78,17 @@ cl_int carry_out(Program& program, BuildOrder order) {
   if (!order.recipe) order.recipe = recipe_of(program);
   note_program_scope_variables(*order.recipe, order.options);
   BuildOutcome outcome;
-  {
-    const Gate::Leave leave{Gate::Place::waiting};
-    try {
-      outcome = executor_of(*program.context).build(order);
-    } catch (const std::bad_alloc&) {
-      outcome.code = CL_OUT_OF_HOST_MEMORY;
+  for (bool is_moved = true; is_moved;) {
+    const Pin pin{executor_of(*program.context)};
+    {
+      const Gate::Leave leave{Gate::Place::waiting};
+      try {
+        outcome = pin->build(order);
+      } catch (const std::bad_alloc&) {
+        outcome.code = CL_OUT_OF_HOST_MEMORY;
+      }
     }
+    is_moved = &*pin != &executor_of(*program.context);  // meanwhile: so it is built where the session is now
   }
   const std::lock_guard lock{program.mutex};
   const cl_int code = outcome.code;

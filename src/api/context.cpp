@@ -69,11 +69,12 @@ Result<cl_context> create(ContextProperties properties, std::span<Device* const>
     context->devices.emplace_back(device);
     ids.push_back(device->id());
   }
-  const cl_int code =
-      executor.create_context(context->id(), ids, home.index, properties.others, notice_for(notify, user_data));
+  context->notice = notice_for(notify, user_data);
+  const cl_int code = executor.create_context(context->id(), ids, home.index, properties.others, context->notice);
   if (code != CL_SUCCESS) return Failure{code};
   context->created = true;
   context->properties = std::move(properties.as_given);
+  context->properties_below = std::move(properties.others);
   return reinterpret_cast<cl_context>(context.hand_out());
 }
 

@@ -28,7 +28,7 @@ cl_int clGetDeviceIDs(cl_platform_id handle, cl_device_type type, cl_uint entrie
 namespace {
 
 cl_int answer_language_features(const Room& room, Device& device) {
-  const auto& bytes = device_fact(device, CL_DEVICE_OPENCL_C_FEATURES);
+  const auto& bytes = told_of(device, CL_DEVICE_OPENCL_C_FEATURES);
   if (!bytes) return bytes.error();
   auto features = list_from_bytes<cl_name_version>(*bytes);
   std::erase_if(features, [](const cl_name_version& feature) { return is_hidden_language_feature(feature.name); });
@@ -52,11 +52,11 @@ cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info query, std::size_t si
     case CL_DEVICE_REFERENCE_COUNT:
       return answer(room, cl_uint{device->parent ? device->program_references() : 1});
     case CL_DEVICE_EXTENSIONS: {
-      const auto& all = device_fact(*device, query);
+      const auto& all = told_of(*device, query);
       return all ? answer(room, offered_extensions(text_from_bytes(*all))) : all.error();
     }
     case CL_DEVICE_EXTENSIONS_WITH_VERSION: {
-      const auto& all = device_fact(*device, query);
+      const auto& all = told_of(*device, query);
       return all ? answer(room, offered_extensions(list_from_bytes<cl_name_version>(*all))) : all.error();
     }
     case CL_DEVICE_OPENCL_C_FEATURES:
@@ -64,7 +64,7 @@ cl_int clGetDeviceInfo(cl_device_id handle, cl_device_info query, std::size_t si
     default:
       break;
   }
-  const auto& fact = device_fact(*device, query);
+  const auto& fact = told_of(*device, query);
   if (fact && hidden_feature_answer_size(query) != 0)
     return answer(room, Result{Bytes(hidden_feature_answer_size(query))});
   return answer(room, fact);
@@ -92,6 +92,7 @@ cl_int clCreateSubDevices(cl_device_id handle, const cl_device_partition_propert
   while (how[length] != 0) ++length;
   for (cl_uint next = 0; next < *count; ++next) {
     made[next]->is_named = true;
+    made[next]->number = next;
     made[next]->partition.assign(how, how + length + 1);
     fill_limits(*made[next]);
     devices[next] = reinterpret_cast<cl_device_id>(made[next].hand_out());

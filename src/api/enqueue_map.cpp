@@ -31,8 +31,9 @@ bool is_free_for(const Region& region, const Queue& queue) {
 // Host memory that is registered with the vendor.
 Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
+  region->is_region = true;
   region->size = size;
-  auto home = executor_of(*memory.context).host_memory_for(*memory.context, size);
+  auto home = executor_of(*memory.context).host_memory_for(memory.context->shares_host_memory(), size);
   region->take_host_memory(home ? std::move(home) : memory_in_pages(size));
   NewBuffer order;
   order.id = region->id();
@@ -84,7 +85,13 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 
 // A record whose region, if mappings are copies, is there and no command's.
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
-  if (memory.host) return &memory.take_mapping([](const Mapping&) { return true; });
+  if (memory.host) {
+    // One that was a copy, when the object lived elsewhere, may still be in use.
+    Mapping& mapping = memory.take_mapping(
+        [&](const Mapping& free) { return !free.staging.memory || is_free_for(free.staging, queue); });
+    mapping.staging = {};
+    return &mapping;
+  }
   std::size_t others = 0;
   ObjectId waited_for;
   Mapping& mapping = memory.take_mapping([&](Mapping& free) {
@@ -98,8 +105,9 @@ Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t si
     return true;
   });
   if (waited_for) {
+    const Pin pin{executor_of(queue)};
     const Gate::Leave leave{Gate::Place::waiting};
-    executor_of(queue).finish(waited_for);
+    pin->finish(waited_for);
   }
   if (!mapping.staging.memory) {
     auto region = make_region(memory, size);
@@ -112,13 +120,16 @@ Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t si
   return &mapping;
 }
 
-Result<void*> mapped(Memory& memory, Mapping& mapping, std::byte* pointer, cl_int code) {
-  if (code != CL_SUCCESS) {
-    mapping.is_free.store(true, std::memory_order_release);
-    return Failure{code};
-  }
+// The session may move while the call waits, and must know then that the pointer is to stay.
+template <typename Map>
+Result<void*> map(Memory& memory, Mapping& mapping, std::byte* in_host_memory, const Map& in_place,
+                  const Enqueue& how) {
+  std::byte* const pointer = mapping.staging.memory ? mapping.staging.memory->host : in_host_memory;
   memory.set_mapped(mapping, pointer);
-  return pointer;
+  const cl_int code = mapping.staging.memory ? read_into_region(memory, mapping, how) : enqueue(in_place(pointer), how);
+  if (code == CL_SUCCESS) return pointer;
+  memory.take_back(mapping);
+  return Failure{code};
 }
 
 cl_int unmap_by_copy(Memory& memory, Mapping& mapping, const Enqueue& how) {
@@ -161,11 +172,10 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   mapping.flags = flags;
   mapping.range = {offset, size};
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_BUFFER, blocking_of(blocking)};
-  if (!buffer->host)
-    return mapped(*buffer, mapping, mapping.staging.memory->host, read_into_region(*buffer, mapping, how));
-  std::byte* const pointer = buffer->host + offset;
-  return mapped(*buffer, mapping, pointer,
-                enqueue(command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer}, how));
+  const auto in_place = [&](void* pointer) {
+    return command::MapBuffer{{buffer->id()}, flags, {offset, size}, pointer};
+  };
+  return map(*buffer, mapping, buffer->host ? buffer->host + offset : nullptr, in_place, how);
 }
 
 Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl_bool blocking, cl_map_flags flags,
@@ -185,15 +195,15 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   if (has_slices && !slice_pitch_out) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*image, flags); code != CL_SUCCESS) return Failure{code};
   const bool array_1d = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-  std::size_t row_pitch = facts.row_pitch;
-  std::size_t slice_pitch = facts.slice_pitch;
-  if (!image->host) {  // the copy is packed
-    row_pitch = region[0] * facts.element_size;
-    slice_pitch = array_1d ? row_pitch : row_pitch * region[1];
-  }
+  std::size_t row_pitch = region[0] * facts.element_size;
+  std::size_t slice_pitch = array_1d ? row_pitch : row_pitch * region[1];
   const auto taken = take_mapping(*image, *queue, row_pitch * region[1] * region[2]);
   if (!taken) return Failure{taken.error()};
   Mapping& mapping = **taken;
+  if (!mapping.staging.memory) {  // else it is a copy, which is packed
+    row_pitch = facts.row_pitch;
+    slice_pitch = facts.slice_pitch;
+  }
   mapping.flags = flags;
   mapping.origin = triple(origin);
   mapping.region = triple(region);
@@ -202,12 +212,13 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_IMAGE, blocking_of(blocking)};
   *row_pitch_out = row_pitch;
   if (slice_pitch_out) *slice_pitch_out = mapping.slice_pitch;
-  if (!image->host)
-    return mapped(*image, mapping, mapping.staging.memory->host, read_into_region(*image, mapping, how));
-  std::byte* const pointer = image->host + origin[0] * facts.element_size +
-                             origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
-  return mapped(*image, mapping, pointer,
-                enqueue(command::MapImage{{image->id()}, flags, {mapping.origin, mapping.region}, pointer}, how));
+  const std::size_t place =
+      origin[0] * facts.element_size + origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
+  const auto in_place = [&](void* pointer) {
+    return command::MapImage{{image->id()},      flags, {mapping.origin, mapping.region}, pointer, mapping.row_pitch,
+                             mapping.slice_pitch};
+  };
+  return map(*image, mapping, image->host ? image->host + place : nullptr, in_place, how);
 }
 
 cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, void* pointer, cl_uint wait_count,
@@ -220,8 +231,15 @@ cl_int clEnqueueUnmapMemObject(cl_command_queue queue_handle, cl_mem handle, voi
   Mapping* mapping = memory->unmap(pointer);
   if (!mapping) return CL_INVALID_VALUE;
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_UNMAP_MEM_OBJECT};
-  const cl_int code =
-      memory->host ? enqueue(command::Unmap{{memory->id()}, pointer}, how) : unmap_by_copy(*memory, *mapping, how);
+  const cl_int code = mapping->staging.memory ? unmap_by_copy(*memory, *mapping, how)
+                                              : enqueue(command::Unmap{{memory->id()},
+                                                                       pointer,
+                                                                       mapping->flags,
+                                                                       mapping->range,
+                                                                       {mapping->origin, mapping->region},
+                                                                       mapping->row_pitch,
+                                                                       mapping->slice_pitch},
+                                                        how);
   if (code == CL_SUCCESS) {
     mapping->is_free.store(true, std::memory_order_release);
   } else {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "api/call.hpp"
+#include "command/hold_back.hpp"
 
 namespace grus {
 
@@ -22,13 +23,34 @@ struct EntryPoint<kCall, kBody, Return(CL_API_CALL*)(Args...)> {
     } else {
       const Return value = run(args...);
       Gate::leave_quickly();
+      if (waits_for_device(value)) [[unlikely]]
+        return call_slowly(args...);
       return value;
     }
   }
 
   [[gnu::noinline, gnu::cold]] static Return call_slowly(Args... args) {
     const Gate::Entry entry{kCall};
-    return run(args...);
+    if constexpr (std::is_void_v<Return>) {
+      run(args...);
+    } else {
+      Return value = run(args...);
+      while (waits_for_device(value)) {
+        wait();
+        value = run(args...);
+      }
+      return value;
+    }
+  }
+
+  template <typename Value>
+  static bool waits_for_device(const Value& value) {
+    if constexpr (std::is_same_v<Value, cl_int>) return value == kWaitsForDevice;
+    return false;
+  }
+  [[gnu::noinline, gnu::cold]] static void wait() {
+    const Gate::Leave leave{Gate::Place::waiting};
+    HoldBack::instance().wait_while_everything();
   }
 
   static Return run(Args... args) {
@@ -54,6 +76,10 @@ struct EntryPoint<kCall, kBody, Return(CL_API_CALL*)(Args...)> {
     Return value{};
     try {
       auto result = kBody(std::get<kIndex>(args)...);
+      while (!result && result.error() == kWaitsForDevice) {
+        wait();
+        result = kBody(std::get<kIndex>(args)...);
+      }
       code = result.error();
       if (result) value = *result;
     } catch (...) {  // nothing but memory runs out on these paths

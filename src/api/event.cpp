@@ -81,10 +81,12 @@ cl_int clGetEventProfilingInfo(cl_event handle, cl_profiling_info query, std::si
   if (!event) return CL_INVALID_EVENT;
   if (event->is_user() || !event->queue || !event->queue->profiles()) return CL_PROFILING_INFO_NOT_AVAILABLE;
   if (query < CL_PROFILING_COMMAND_QUEUED || query > CL_PROFILING_COMMAND_COMPLETE) return CL_INVALID_VALUE;
+  const Room room{size, value, size_ret};
+  if (event->profile) return answer(room, (*event->profile)[query - CL_PROFILING_COMMAND_QUEUED]);
   if (event->place() != Event::Place::below) return CL_PROFILING_INFO_NOT_AVAILABLE;
   const auto time = executor_of(*event->context).event_profile(event->id(), query);
   if (!time) return time.error();
-  return answer(Room{size, value, size_ret}, *time);
+  return answer(room, *time + event->context->clock_offset);
 }
 
 }  // namespace grus::api

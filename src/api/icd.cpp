@@ -2,6 +2,11 @@
 #include <CL/cl_icd.h>
 
 #include "api/dispatch.hpp"
+#include "api/session.hpp"
+#include "move/control.hpp"
+
+// What the library has besides the API.
+static const bool g_is_set = (grus::api::g_on_start = grus::move::start_control, true);
 
 extern "C" {
 

@@ -4,8 +4,8 @@
 #include "api/answer.hpp"
 #include "api/call.hpp"
 #include "api/check.hpp"
-#include "api/image_format.hpp"
 #include "api/memory_flags.hpp"
+#include "objects/image_format.hpp"
 
 namespace grus::api {
 namespace {

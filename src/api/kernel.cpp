@@ -41,6 +41,7 @@ Result<Ref<Kernel>> make_kernel(Program& program, const std::string& name) {
   const auto facts = facts_of(program, name);
   if (!facts) return Failure{facts.error()};
   auto kernel = Ref<Kernel>::adopt(slab<Kernel>().create(program, *facts));
+  kernel->recipe = program.recipe;
   const cl_int code = executor_of(*program.context).create_kernel(kernel->id(), program.id(), **facts);
   if (code != CL_SUCCESS) return Failure{code};
   kernel->created = true;
@@ -272,6 +273,7 @@ Result<cl_kernel> clCloneKernel(cl_kernel handle) {
   Kernel* source = live<Kernel>(handle);
   if (!source) return Failure{CL_INVALID_KERNEL};
   auto kernel = Ref<Kernel>::adopt(slab<Kernel>().create(*source->program, source->facts));
+  kernel->recipe = source->recipe;
   const cl_int code =
       executor_of(*source->program->context).create_kernel(kernel->id(), source->program->id(), *source->facts);
   if (code != CL_SUCCESS) return Failure{code};

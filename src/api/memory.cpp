@@ -135,7 +135,8 @@ cl_int clSetMemObjectDestructorCallback(cl_mem handle, void(CL_CALLBACK* notify)
   Memory* memory = live<Memory>(handle);
   if (!memory) return CL_INVALID_MEM_OBJECT;
   if (!notify) return CL_INVALID_VALUE;
-  executor_of(*memory->context).when_memory_is_gone(memory->id(), [=] { notify(handle, user_data); });
+  const std::lock_guard lock{memory->lock};
+  memory->gone_callbacks.emplace_back([=] { notify(handle, user_data); });
   return CL_SUCCESS;
 }
 

@@ -105,14 +105,10 @@ Result<std::vector<Device*>> devices_of_type(Platform& platform, cl_device_type 
   return found;
 }
 
-const Result<Bytes>& device_fact(Device& device, cl_device_info query) {
-  return device.facts.get(query, [&] { return executor_of(device).device_info(device.id(), query); });
-}
-
 void fill_limits(Device& device) {
   DeviceLimits& limits = device.limits;
   const auto get = [&](cl_device_info query, auto otherwise) {
-    const auto& bytes = device_fact(device, query);
+    const auto& bytes = told_of(device, query);
     return bytes && bytes->size() >= sizeof otherwise ? from_bytes<decltype(otherwise)>(*bytes) : otherwise;
   };
   const cl_device_type real_type = get(CL_DEVICE_TYPE, cl_device_type{CL_DEVICE_TYPE_DEFAULT});
@@ -120,7 +116,7 @@ void fill_limits(Device& device) {
   limits.shares_host_memory = (real_type & CL_DEVICE_TYPE_CPU) || get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE});
   if (treats_memory_as_own()) limits.shares_host_memory = false;
   limits.images = get(CL_DEVICE_IMAGE_SUPPORT, cl_bool{CL_FALSE});
-  const auto& version = device_fact(device, CL_DEVICE_VERSION);
+  const auto& version = told_of(device, CL_DEVICE_VERSION);
   if (!version || std::sscanf(text_from_bytes(*version).c_str(), "OpenCL %u.%u", &limits.version_major,
                               &limits.version_minor) != 2) {
     limits.version_major = 1;

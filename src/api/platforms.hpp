@@ -13,8 +13,6 @@ Platform* live_platform(cl_platform_id handle);
 const std::vector<Device*>& devices_of(Platform& platform);
 // Devices of a type, as clGetDeviceIDs understands types; the error is CL_INVALID_DEVICE_TYPE or CL_DEVICE_NOT_FOUND.
 Result<std::vector<Device*>> devices_of_type(Platform& platform, cl_device_type type);
-// An answer of the device's, asked for once.
-const Result<Bytes>& device_fact(Device& device, cl_device_info query);
 void fill_limits(Device& device);
 
 }  // namespace grus::api

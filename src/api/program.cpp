@@ -6,7 +6,6 @@
 #include "api/call.hpp"
 #include "api/check.hpp"
 #include "command/callbacks.hpp"
-#include "objects/immovable.hpp"
 #include "objects/program_binary.hpp"
 
 namespace grus::api {
@@ -144,7 +143,6 @@ Result<cl_program> clCreateProgramWithBinary(cl_context handle, cl_uint count, c
     if (statuses_out) statuses_out[next] = CL_SUCCESS;
     if (!is_encoded(bytes)) {  // a vendor's own, from before Grus was there
       recipe.vendor_binaries.emplace_back(bytes.begin(), bytes.end());
-      note_immovable("a program was made from a driver's own binary, which other devices can't load");
       continue;
     }
     auto binary = decode(bytes);

@@ -134,9 +134,13 @@ cl_int clFinish(cl_command_queue handle) {
   Queue* queue = live<Queue>(handle);
   if (!queue) return CL_INVALID_COMMAND_QUEUE;
   const Ref<Queue> alive{queue};
+  if (queue->held_count.load(std::memory_order_acquire) != 0) {
+    const Gate::Leave leave{Gate::Place::waiting};
+    HoldBack::instance().wait_until_sent(*queue);
+  }
+  const Pin pin{executor_of(*queue)};
   const Gate::Leave leave{Gate::Place::waiting};
-  if (queue->held_count.load(std::memory_order_acquire) != 0) HoldBack::instance().wait_until_sent(*queue);
-  return executor_of(*queue).finish(queue->id());
+  return pin->finish(queue->id());
 }
 
 }  // namespace grus::api

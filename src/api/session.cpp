@@ -27,7 +27,7 @@ std::array<std::uint64_t, kMostCalls> g_parents_calls{};  // in a forked child: 
 
 std::uint64_t round_trips() {
   std::uint64_t all = 0;
-  for (const Executor* executor : starting_executors()) all += executor->round_trips();
+  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
   return all;
 }
 
@@ -96,6 +96,7 @@ void start_session() {
     }
     starting_executors();
     g_started = true;
+    if (g_on_start) g_on_start();
   });
 }
 

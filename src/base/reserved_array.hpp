@@ -35,6 +35,14 @@ class ReservedArray {
     }
   }
 
+  // For an array whose owner ends before the process does.
+  void give_back() {
+    if (bytes_ == 0) return;
+    sanitizer::look_no_more_in(reinterpret_cast<void*>(base_), bytes_);
+    munmap(reinterpret_cast<void*>(base_), bytes_);
+    bytes_ = 0;
+  }
+
   T* at(std::uint32_t slot) const { return reinterpret_cast<T*>(base_ + slot * kStride); }
   std::uint32_t capacity() const { return static_cast<std::uint32_t>(bytes_ / kStride); }
   // Whether a pointer is the start of a slot.

@@ -8,6 +8,9 @@
 
 namespace grus {
 
+// Only a device can tell, and the session has none now: whoever asks waits until it has. Never seen by the program.
+inline constexpr cl_int kWaitsForDevice = -99'999;
+
 struct Failure {
   cl_int code;
 };

@@ -15,6 +15,7 @@ constexpr const char* kExamples = R"(Examples:
   grus run --objects -- ./simulation     and show what it created and called
   grus info                              which devices there are, and what can be moved
   grus serve                             offer this machine's devices to programs elsewhere; grus ps
+  grus move my-job --to unix:/run/b.sock move a running program to another device; grus ps lists them
   grus bench --quick                     what Grus costs here, on the workloads of its papers
   sudo grus enable                       put every OpenCL program of this system on Grus
 
@@ -41,6 +42,13 @@ int run(const std::vector<std::string>& arguments) {
                                                add_info(grus),
                                                add_serve(grus),
                                                add_ps(grus),
+                                               add_move(grus),
+                                               add_suspend(grus),
+                                               add_resume(grus),
+                                               add_checkpoint(grus),
+                                               add_restore(grus),
+                                               add_why(grus),
+                                               add_profile(grus),
                                                add_keys(grus),
                                                add_bench(grus),
                                                add_enable(grus),

@@ -10,15 +10,14 @@
 #include "cli/command.hpp"
 #include "cli/gpu_option.hpp"
 #include "cli/problem.hpp"
+#include "cli/sessions.hpp"
 #include "cli/table.hpp"
 
 namespace grus::cli {
 namespace {
 
-using json = nlohmann::ordered_json;
-
 constexpr const char* kExamples = R"(Examples:
-  grus ps                                           sessions of this user's server
+  grus ps                                           programs here, and sessions of this user's server
   grus ps --gpu unix:/run/grus/serve.sock           of another one of this host
   grus ps --json | jq '.[].sessions[] | {session, memory_bytes}'
 
@@ -128,19 +127,73 @@ void print(const json& servers) {
   }
 }
 
+// Programs of this user's that run under Grus here, as a server's sessions are told.
+json programs_here(double interval) {
+  const auto before = local_sessions();
+  std::this_thread::sleep_for(std::chrono::duration<double>{interval});
+  json sessions = json::array();
+  for (json& session : local_sessions()) {
+    json earlier = json::object();
+    for (const json& one : before) {
+      if (one["pid"] == session["pid"]) earlier = one;
+    }
+    for (const std::string name : {"calls", "round_trips"}) {
+      const auto more = session.value(name, std::uint64_t{0}) - earlier.value(name, std::uint64_t{0});
+      session[name + "_per_second"] = interval > 0 ? static_cast<double>(more) / interval : 0.0;
+    }
+    session.erase("ok");
+    sessions.push_back(std::move(session));
+  }
+  return sessions;
+}
+
+void print_programs(const json& sessions) {
+  const Style style{stdout};
+  fmt::print("{}: {} programs\n", style.bold("here"), sessions.size());
+  Table table{{{"pid", Align::right},
+               {"name"},
+               {"program"},
+               {"at"},
+               {"memory", Align::right},
+               {"calls/s", Align::right},
+               {"round trips/s", Align::right},
+               {"can move"},
+               {"device"},
+               {"objects"}}};
+  for (const json& session : sessions) {
+    table.add({std::to_string(session.value("pid", 0)), session.value("name", ""), session.value("program", ""),
+               session.value("at", ""), size_text(session.value("memory_bytes", std::uint64_t{0})),
+               rate_text(session, "calls"), rate_text(session, "round_trips"),
+               session["immovable"].empty() ? "yes" : "no: grus why", devices_text(session["devices"]),
+               objects_text(session["objects"])});
+  }
+  if (!table.empty()) fmt::print("{}", table.text(style, 2));
+}
+
 int ps(const Options& options) {
   std::vector<channel::Address> addresses;
   for (const auto& text : options.servers)
     addresses.push_back(text == "auto" ? channel::default_address() : channel::Address::parse(text));
-  if (addresses.empty()) addresses.push_back(channel::default_address());
+  const bool also_here = addresses.empty();
+  if (also_here) addresses.push_back(channel::default_address());
   json servers = json::array();
+  json here;
+  if (also_here) here = programs_here(options.interval);
   int status = kDone;
   for (const auto& address : addresses) {
     try {
       servers.push_back(sessions_of(address, options.interval));
     } catch (const std::exception& error) {
+      if (also_here && !here.empty()) continue;  // a server that doesn't run is no mistake then
       fmt::print(stderr, "grus: {}\n", error.what());
       status = kFailed;
+    }
+  }
+  if (also_here && !here.empty()) {
+    if (options.json) {
+      servers.insert(servers.begin(), json::object({{"server", "here"}, {"sessions", std::move(here)}}));
+    } else {
+      print_programs(here);
     }
   }
   if (options.json) {

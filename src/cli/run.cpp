@@ -34,6 +34,8 @@ Exit status: the program's own; 125 Grus itself failed, 126 the program can't be
 
 struct Options {
   std::string vendors;
+  std::string name;
+  std::string profile;
   GpuOptions gpu;
   bool one_platform = false;
   std::string present_as;
@@ -86,6 +88,8 @@ void set_environment(const Options& options, const Installation& installation) {
   set("GRUS_PLATFORMS", options.one_platform ? "one" : "");
   set("GRUS_PRESENT_AS", options.present_as);
   set("GRUS_LOG", options.log);
+  set("GRUS_NAME", options.name);
+  if (!options.profile.empty()) set("GRUS_PROFILE", fs::absolute(options.profile).string());
 }
 
 int cannot_start(const std::string& program, int error) {
@@ -151,6 +155,12 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
                   "Drivers to use: a folder of .icd files, one such file, the name of one in /etc/OpenCL/vendors, or a "
                   "library; else GRUS_VENDORS or OCL_ICD_VENDORS")
       ->type_name("PATH");
+  app->add_option("--name", options->name, "What `grus ps`, `grus move` and the like know it by, beside its process id")
+      ->type_name("NAME");
+  app->add_option("--profile", options->profile,
+                  "Tell the program of no more than this, so that it can move to any device that has it")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
   add_gpu_options(*app, options->gpu);
   app->add_flag("--one-platform", options->one_platform, "Show equal platforms of several servers as one");
   app->add_option("--present-as", options->present_as, "What every device claims to be, for programs that want a GPU")

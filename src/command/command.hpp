@@ -195,9 +195,17 @@ struct MapImage : ReadsOne {
   cl_map_flags flags = 0;
   ImageRegion where;
   void* pointer = nullptr;
+  std::size_t row_pitch = 0;  // of the memory behind the pointer
+  std::size_t slice_pitch = 0;
 };
 struct Unmap : WritesOne {
   void* pointer = nullptr;
+  // What was mapped, for a command that is held back while the session moves.
+  cl_map_flags flags = 0;
+  Range range;                 // buffers
+  command::ImageRegion where;  // images
+  std::size_t row_pitch = 0;
+  std::size_t slice_pitch = 0;
 };
 
 struct Migrate {

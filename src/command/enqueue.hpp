@@ -10,6 +10,33 @@
 
 namespace grus {
 
+// Maps and unmaps of objects that live in host memory, if the session moved while they were held back. Where the object
+// lives elsewhere now, the pointer stays where it was, and mapping is copying.
+template <typename Command>
+inline constexpr bool kIsMap =
+    std::is_same_v<Command, command::MapBuffer> || std::is_same_v<Command, command::MapImage>;
+template <typename Command>
+inline constexpr bool kIsUnmap = std::is_same_v<Command, command::Unmap>;
+
+inline cl_int copy_instead(Executor& executor, const command::MapBuffer& map, bool /*is_image*/,
+                           const Placement& placement) {
+  if (map.flags & CL_MAP_WRITE_INVALIDATE_REGION) return executor.submit(command::Marker{}, placement);
+  return executor.submit(command::Read{{map.memory}, map.range, map.pointer}, placement);
+}
+inline cl_int copy_instead(Executor& executor, const command::MapImage& map, bool /*is_image*/,
+                           const Placement& placement) {
+  if (map.flags & CL_MAP_WRITE_INVALIDATE_REGION) return executor.submit(command::Marker{}, placement);
+  return executor.submit(command::ReadImage{{map.memory}, map.where, map.row_pitch, map.slice_pitch, map.pointer},
+                         placement);
+}
+inline cl_int copy_instead(Executor& executor, const command::Unmap& unmap, bool is_image, const Placement& placement) {
+  if (!(unmap.flags & (CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION)))
+    return executor.submit(command::Marker{}, placement);
+  if (!is_image) return executor.submit(command::Write{{unmap.memory}, unmap.range, unmap.pointer}, placement);
+  return executor.submit(
+      command::WriteImage{{unmap.memory}, unmap.where, unmap.row_pitch, unmap.slice_pitch, unmap.pointer}, placement);
+}
+
 template <typename Command>
 struct HeldAs final : Held {
   Command command;
@@ -17,6 +44,9 @@ struct HeldAs final : Held {
   std::vector<Ref<Memory>> memories;
   Ref<Kernel> kernel;
   std::vector<Ref<Sampler>> samplers;
+  enum class Instead : std::uint8_t { itself, nothing, copy };
+  Instead instead = Instead::itself;
+  std::shared_ptr<HostMemory> pointed_to;
 
   explicit HeldAs(const Command& command_) : command{command_} {
     command.keep(storage);
@@ -30,7 +60,22 @@ struct HeldAs final : Held {
   }
   cl_int submit(Executor& executor, const Placement& placement) override {
     for (const auto& memory : memories) memory->touch();
+    if constexpr (kIsMap<Command> || kIsUnmap<Command>) {
+      if (instead == Instead::nothing) return executor.submit(command::Marker{}, placement);
+      if (instead == Instead::copy) return copy_instead(executor, command, memories[0]->is_image(), placement);
+    }
     return executor.submit(command, placement);
+  }
+  void session_moves(const Stays& stays) override {
+    if constexpr (kIsMap<Command> || kIsUnmap<Command>) {
+      if (instead != Instead::itself) return;
+      if (!stays(*memories[0])) {
+        instead = Instead::copy;
+        pointed_to = memories[0]->root().host_memory;
+      } else if (kIsUnmap<Command>) {
+        instead = Instead::nothing;  // the new driver doesn't know that it was mapped
+      }
+    }
   }
 };
 

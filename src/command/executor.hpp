@@ -39,7 +39,7 @@ struct DriverDescription {
   std::string unload;  // yes, no or unknown, and why
 };
 
-using ErrorNotice = std::function<void(const char* text, const void* data, std::size_t size)>;
+using ErrorNotice = Context::Notice;
 
 struct NewBuffer {
   ObjectId id;
@@ -112,10 +112,13 @@ class Executor : public BelowSeam {
   virtual cl_int unload_compiler(std::uint32_t platform) = 0;
   virtual DriverDescription describe_driver(std::uint32_t platform) = 0;
   // Memory of this process that objects can live in; null if that is only copied from and to. Throws std::bad_alloc.
-  virtual std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) = 0;
+  virtual std::shared_ptr<HostMemory> host_memory_for(bool device_shares_it, std::size_t size) = 0;
   // Whether kernels work on such memory itself, so that it can be read and written without commands while none runs.
   virtual bool works_in_place(ObjectId device) = 0;
   virtual std::uint64_t round_trips() const { return 0; }  // so far, to a server
+  virtual bool is_in_this_process() const = 0;
+  virtual void session_left() {}  // the session is elsewhere
+  virtual void leave() {}         // and nobody uses this any more
 
   // Objects
   virtual cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
@@ -127,8 +130,6 @@ class Executor : public BelowSeam {
   virtual Result<ImageLayout> create_image(const NewImage& image) = 0;
   virtual cl_int create_sampler(const NewSampler& sampler) = 0;
   virtual Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) = 0;
-  // Called, on a thread of Grus's own, when the vendor is done with the object.
-  virtual void when_memory_is_gone(ObjectId memory, std::function<void()> call) = 0;
 
   // Programs. check_program makes what can be made before a build, of IL and binaries, and tells what it is; a binary
   // that doesn't fit has a status per device.
@@ -185,15 +186,37 @@ class Executor : public BelowSeam {
 // (src/executor/starting.cpp).
 std::span<Executor* const> starting_executors();
 
-inline Executor& executor_of(const Context& context) { return static_cast<Executor&>(*context.below); }
+// Those that it has now. Changed by moves, with the gate closed.
+std::vector<Executor*>& executors_in_use();
+
+inline Executor& executor_of(const Context& context) {
+  return static_cast<Executor&>(*context.below.load(std::memory_order_relaxed));
+}
 inline Executor& executor_of(const Device& device) { return static_cast<Executor&>(*device.home.executor); }
 inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.context); }
+
+// What the program is told about a device, asked for once.
+const Result<Bytes>& told_of(Device& device, cl_device_info query);
+
+// Keeps an executor while a thread uses it outside the gate. To be made inside.
+class Pin {
+ public:
+  explicit Pin(Executor& executor) : executor_{executor} { executor_.pins.fetch_add(1, std::memory_order_relaxed); }
+  ~Pin() { executor_.pins.fetch_sub(1, std::memory_order_release); }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+  Executor* operator->() const { return &executor_; }
+  Executor& operator*() const { return executor_; }
+
+ private:
+  Executor& executor_;
+};
 
 // Memory for a new object's bytes to live in: where the device works on the host's anyway, or where the program asked
 // for it. Else null.
 inline std::shared_ptr<HostMemory> home_for(const Memory& memory, std::size_t size) {
   if (!memory.context->shares_host_memory() && !(memory.flags & CL_MEM_ALLOC_HOST_PTR)) return nullptr;
-  return executor_of(*memory.context).host_memory_for(*memory.context, size);
+  return executor_of(*memory.context).host_memory_for(memory.context->shares_host_memory(), size);
 }
 
 }  // namespace grus

@@ -85,15 +85,21 @@ void Gate::order_against_those_entering() const {
   }
 }
 
-Gate::Closed::Closed(Gate& gate) : gate_{gate}, closing_{gate.closing_} {
+Gate::Closed::Closed(Gate& gate)
+    : gate_{gate},
+      closing_{gate.closing_},
+      thread_{t_thread ? t_thread : gate.register_thread()},
+      before_{thread_->place.load(std::memory_order_relaxed)} {
   Gate::g_state.fetch_or(kClosed, std::memory_order_seq_cst);
   gate_.order_against_those_entering();
   for (Thread* thread = gate_.threads_.load(std::memory_order_acquire); thread; thread = thread->next) {
     wait_until([&] { return thread->place.load(std::memory_order_acquire) != Place::inside; });
   }
+  thread_->place.store(Place::inside, std::memory_order_relaxed);
 }
 
 Gate::Closed::~Closed() {
+  thread_->place.store(before_, std::memory_order_release);
   Gate::g_state.fetch_and(~kClosed, std::memory_order_release);
   Gate::g_state.notify_all();
 }

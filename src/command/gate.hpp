@@ -73,7 +73,7 @@ class Gate {
     Thread* thread_;
   };
 
-  // The gate is closed for the lifetime of this: no thread is inside.
+  // The gate is closed for the lifetime of this: no thread is inside but the one that closed it.
   class Closed {
    public:
     explicit Closed(Gate& gate);
@@ -84,6 +84,8 @@ class Gate {
    private:
     Gate& gate_;
     std::unique_lock<std::mutex> closing_;
+    Thread* thread_;
+    Place before_;
   };
 
   constexpr Gate() = default;

@@ -23,7 +23,17 @@ HoldBack& HoldBack::instance() { return of_this_process<HoldBack>(); }
 
 bool HoldBack::must_hold_now(const Queue& queue, Waits waits, Order order) {
   const std::lock_guard lock{mutex_};
-  if (everything_ != 0) return true;
+  return everything_ != 0 || is_by_order_held(queue, waits, order) || !take_allowance();
+}
+
+bool HoldBack::take_allowance() {
+  if (!is_sliced_) return true;
+  if (allowed_ == 0) return false;
+  --allowed_;
+  return true;
+}
+
+bool HoldBack::is_by_order_held(const Queue& queue, Waits waits, Order order) const {
   if (std::any_of(waits.begin(), waits.end(),
                   [](const Event* event) { return event->place() == Event::Place::above || failed(*event); })) {
     return true;
@@ -54,6 +64,20 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
   finish_above(user_event, status);
   send_what_can_go(sent);
   return true;
+}
+
+void HoldBack::leave_below(Event& event, cl_int status, std::unique_ptr<Event::Profile> profile) {
+  const std::lock_guard lock{mutex_};
+  event.set_finished(status);
+  event.profile = std::move(profile);
+  event.created = false;
+}
+
+void HoldBack::session_moves(const Held::Stays& stays) {
+  const std::lock_guard lock{mutex_};
+  for (const Queue* queue : queues_with_held_) {
+    for (const auto& command : queue->held) as_held(command).session_moves(stays);
+  }
 }
 
 // For a vendor's thread: nothing of the call stays there, for what it holds may be the last reference to an object.
@@ -119,7 +143,7 @@ bool HoldBack::send_from(Queue& queue, Sent& sent) {
     const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(),
                                          [](const Ref<Event>& event) { return event->place() == Event::Place::above; });
     const bool in_turn = queue.in_order() || waits_for_all_before(held.order) ? all_before_sent : !behind_barrier;
-    if (waits_done && in_turn) {
+    if (waits_done && in_turn && take_allowance()) {
       send(held);
       sent.push_back(std::move(*next));
       next = queue.held.erase(next);
@@ -173,6 +197,35 @@ void HoldBack::wait_until_not_above(std::span<Event* const> events) {
   });
 }
 
+HoldBack::Slices::Slices(HoldBack& hold_back) : hold_back_{hold_back} {
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.is_sliced_ = true;
+  hold_back_.allowed_ = 0;
+  hold_back_.any_.fetch_add(1, std::memory_order_release);
+}
+
+HoldBack::Slices::~Slices() {
+  const Gate::Entry entry{kInternalCall};
+  Sent sent;
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.is_sliced_ = false;
+  hold_back_.any_.fetch_sub(1, std::memory_order_release);
+  hold_back_.send_what_can_go(sent);
+}
+
+void HoldBack::Slices::allow(std::size_t commands) {
+  const Gate::Entry entry{kInternalCall};
+  Sent sent;
+  const std::lock_guard lock{hold_back_.mutex_};
+  hold_back_.allowed_ = commands;
+  hold_back_.send_what_can_go(sent);
+}
+
+void HoldBack::wait_while_everything() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return everything_ == 0; });
+}
+
 HoldBack::Everything::Everything(HoldBack& hold_back) : hold_back_{hold_back} {
   const std::lock_guard lock{hold_back_.mutex_};
   ++hold_back_.everything_;
@@ -184,6 +237,7 @@ HoldBack::Everything::~Everything() {
   Sent sent;
   const std::lock_guard lock{hold_back_.mutex_};
   --hold_back_.everything_;
+  hold_back_.changed_.notify_all();
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
   hold_back_.send_what_can_go(sent);
 }
@@ -195,10 +249,10 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
   struct Idle {
     std::mutex mutex;  // guards busy
     std::condition_variable changed;
-    std::size_t busy = starting_executors().size();
+    std::size_t busy = executors_in_use().size();
   };
   auto idle = std::make_shared<Idle>();
-  for (Executor* const executor : starting_executors()) {
+  for (Executor* const executor : executors_in_use()) {
     executor->when_idle([idle] {
       const std::lock_guard lock{idle->mutex};
       --idle->busy;

@@ -32,6 +32,9 @@ struct Held : HeldCommand {
   Order order = Order::plain;
   std::uint64_t number = 0;  // in the order of enqueueing
   virtual cl_int submit(Executor& executor, const Placement& placement) = 0;
+  // The session is about to move. Says of an object whether it goes on living in the memory it has.
+  using Stays = std::function<bool(Memory&)>;
+  virtual void session_moves(const Stays&) {}
 };
 
 class HoldBack {
@@ -52,11 +55,15 @@ class HoldBack {
 
   // A user event was set, by the program; false if it was before.
   bool finish(Event& user_event, cl_int status);
+  // A command that an executor has finished, which the session leaves.
+  void leave_below(Event& event, cl_int status, std::unique_ptr<Event::Profile> profile);
   cl_int add_callback(Event& event, cl_int status, std::function<void(cl_int)> call);
 
   // All of these wait, and so must be called outside the gate.
   void wait_until_sent(const Queue& queue);  // everything held so far in that queue
   void wait_until_not_above(std::span<Event* const> events);
+
+  void wait_while_everything();  // is held back
 
   // Holds everything back until the last of these ends; then what was held follows in order.
   class Everything {
@@ -72,6 +79,21 @@ class HoldBack {
     HoldBack& hold_back_;
   };
 
+  // Sends on only what it is allowed to, for as long as this lasts: then little is left for the device to finish when
+  // everything is held back.
+  class Slices {
+   public:
+    explicit Slices(HoldBack& hold_back);
+    ~Slices();
+    Slices(const Slices&) = delete;
+    Slices& operator=(const Slices&) = delete;
+    void allow(std::size_t commands);  // from here on, until the next time
+
+   private:
+    HoldBack& hold_back_;
+  };
+
+  void session_moves(const Held::Stays& stays);
   std::uint64_t held_so_far() const { return held_so_far_.load(std::memory_order_relaxed); }
   static void after_fork() { any_.store(0, std::memory_order_relaxed); }
 
@@ -79,6 +101,8 @@ class HoldBack {
   using Sent = std::vector<std::unique_ptr<HeldCommand>>;  // to be destroyed when the mutex is free again
 
   bool must_hold_now(const Queue& queue, Waits waits, Order order);
+  bool is_by_order_held(const Queue& queue, Waits waits, Order order) const;
+  bool take_allowance();
   void send_what_can_go(Sent& sent);
   bool send_from(Queue& queue, Sent& sent);
   void send(Held& held);
@@ -91,7 +115,9 @@ class HoldBack {
   std::vector<Queue*> queues_with_held_;  // the held commands keep them alive
   std::uint64_t next_number_ = 1;
   std::uint32_t everything_ = 0;
-  // Held commands, and 1 for each who holds everything. Static, so that the path of a call needs no instance.
+  bool is_sliced_ = false;
+  std::size_t allowed_ = 0;  // commands, if so
+  // Held commands, and 1 for each who holds everything or some. Static, so that the path of a call needs no instance.
   static inline constinit std::atomic<std::uint32_t> any_{0};
   std::atomic<std::uint64_t> held_so_far_{0};
 };

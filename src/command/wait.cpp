@@ -5,21 +5,24 @@
 namespace grus {
 
 cl_int wait_for(std::span<Event* const> events) {
-  Executor& executor = executor_of(*events.front()->context);
   std::vector<Ref<Event>> alive;
   alive.reserve(events.size());
   for (Event* event : events) alive.emplace_back(event);
-  cl_int code = CL_SUCCESS;
-  {
+  const auto above = [](const Event* event) { return event->place() == Event::Place::above; };
+  if (std::any_of(events.begin(), events.end(), above)) {
     const Gate::Leave leave{Gate::Place::waiting};
-    const auto above = [](const Event* event) { return event->place() == Event::Place::above; };
-    if (std::any_of(events.begin(), events.end(), above)) HoldBack::instance().wait_until_not_above(events);
-    std::vector<ObjectId> below;
-    below.reserve(events.size());
-    for (const Event* event : events) {
-      if (event->place() == Event::Place::below) below.push_back(event->id());
-    }
-    if (!below.empty()) code = executor.wait(below);
+    HoldBack::instance().wait_until_not_above(events);
+  }
+  std::vector<ObjectId> below;
+  below.reserve(events.size());
+  for (const Event* event : events) {
+    if (event->place() == Event::Place::below) below.push_back(event->id());
+  }
+  cl_int code = CL_SUCCESS;
+  if (!below.empty()) {
+    const Pin pin{executor_of(*events.front()->context)};
+    const Gate::Leave leave{Gate::Place::waiting};
+    code = pin->wait(below);
   }
   const auto failed = [](const Event* event) {
     return event->place() == Event::Place::finished && event->status_above() < 0;

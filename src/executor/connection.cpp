@@ -18,16 +18,34 @@ constexpr auto kStaysAwake = 10ms;  // for: messages that come one after the oth
 
 // A forked child has the parent's sockets, but none of its sessions: it lets go of them, so that a server notices when
 // the parent ends.
-std::atomic<Connection*> g_newest{nullptr};
+class AllConnections {
+ public:
+  static AllConnections& instance() {
+    static auto* const all = new AllConnections;
+    return *all;
+  }
+  void add(std::function<void()> let_go, const Connection* connection) {
+    const std::lock_guard lock{mutex_};
+    all_[connection] = std::move(let_go);
+  }
+  void remove(const Connection* connection) {
+    const std::lock_guard lock{mutex_};
+    all_.erase(connection);
+  }
+
+ private:
+  AllConnections() {
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] {
+                     for (const auto& [connection, let_go] : instance().all_) let_go();
+                     instance().mutex_.unlock();
+                   });
+  }
+  std::mutex mutex_;  // guards all_
+  std::map<const Connection*, std::function<void()>> all_;
+};
 
 }  // namespace
-
-void Connection::after_fork_in_child() {
-  for (Connection* one = g_newest; one; one = one->older_) {
-    one->lost_ = true;
-    one->stream_->abandon();
-  }
-}
 
 Connection::Connection(channel::Opened channel, std::string server)
     : stream_{std::move(channel.stream)},
@@ -35,11 +53,27 @@ Connection::Connection(channel::Opened channel, std::string server)
       server_{std::move(server)},
       kick_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
       last_sent_{Clock::now()},
-      input_{*stream_},
-      older_{g_newest} {
-  if (!older_) pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  g_newest = this;
-  start_thread("grus-remote", [this] { run(); }).detach();  // until the process ends: so does the connection
+      input_{*stream_} {
+  const auto let_go = [this] {
+    lost_ = true;
+    stream_->abandon();
+  };
+  AllConnections::instance().add(let_go, this);
+  thread_ = start_thread("grus-remote", [this] { run(); });
+}
+
+void Connection::close() {
+  if (!thread_.joinable()) return;
+  flush();
+  AllConnections::instance().remove(this);
+  with_lock([&] {
+    if (lost_.exchange(true)) return;
+    stream_->shut();
+    fail_pending();
+  });
+  asleep_ = true;
+  kick();
+  thread_.join();
 }
 
 Connection::Number Connection::expect(Pending pending) {
@@ -203,6 +237,11 @@ void Connection::lose(const std::string& why) {
   if (lost_.exchange(true)) return;
   log::error("server", "{}: {}; OpenCL calls fail from here on", server_, why);
   stream_->shut();
+  fail_pending();
+}
+
+// With in_mutex_ held.
+void Connection::fail_pending() {
   for (auto next = pending_.begin(); next != pending_.end();) {
     Pending& pending = next->second;
     pending.done = true;

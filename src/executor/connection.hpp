@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "channel/fields.hpp"
 #include "channel/handshake.hpp"
@@ -31,8 +32,11 @@ class Connection {
     const std::byte* from = nullptr;
   };
 
-  // Never destroyed: programs call OpenCL at exit.
   Connection(channel::Opened channel, std::string server);
+  // Nobody may use it any more. (Those that a session has at its exit are never destroyed: programs call OpenCL then.)
+  ~Connection() { close(); }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   const std::shared_ptr<channel::SharedMemory>& memory() const { return memory_; }
 
@@ -62,6 +66,7 @@ class Connection {
     return post(nullptr, &pending, kind, values...);
   }
   void flush();
+  void close();
 
   // Waits until done() says so, which is asked with the lock that answers are noted under.
   void wait_until(const std::function<bool()>& done);
@@ -123,7 +128,7 @@ class Connection {
   void wait_for_room();
   void kick();
   void run();
-  static void after_fork_in_child();
+  void fail_pending();
 
   const std::unique_ptr<channel::Stream> stream_;
   const std::shared_ptr<channel::SharedMemory> memory_;
@@ -148,7 +153,7 @@ class Connection {
   std::size_t expected_ = 0;  // answers that nobody waits for
 
   channel::Input input_;  // of whoever is receiving
-  Connection* const older_;
+  std::thread thread_;
 };
 
 }  // namespace grus

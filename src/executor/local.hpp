@@ -21,6 +21,10 @@ class LocalExecutor final : public Executor {
   struct NoVendors {};
   static constexpr NoVendors kNoVendors{};
   explicit LocalExecutor(NoVendors) {}
+  // Everything that was made must be freed before.
+  ~LocalExecutor() override;
+  LocalExecutor(const LocalExecutor&) = delete;
+  LocalExecutor& operator=(const LocalExecutor&) = delete;
 
   std::vector<PlatformDescription> platforms() override;
   Result<cl_uint> device_count(std::uint32_t platform) override;
@@ -32,10 +36,11 @@ class LocalExecutor final : public Executor {
   Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
   cl_int unload_compiler(std::uint32_t platform) override;
   DriverDescription describe_driver(std::uint32_t platform) override;
-  std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) override {
-    return context.shares_host_memory() ? memory_from_heap(size) : memory_in_pages(size);
+  std::shared_ptr<HostMemory> host_memory_for(bool device_shares_it, std::size_t size) override {
+    return device_shares_it ? memory_from_heap(size) : memory_in_pages(size);
   }
   bool works_in_place(ObjectId device) override;
+  bool is_in_this_process() const override { return true; }
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
                         std::span<const cl_context_properties> properties, ErrorNotice notice) override;
@@ -156,7 +161,7 @@ class LocalExecutor final : public Executor {
   static void describe_builds(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices,
                               BuildOutcome& outcome);
 
-  std::vector<std::unique_ptr<Vendor>> vendors_;
+  std::vector<std::shared_ptr<Vendor>> vendors_;
   std::vector<VendorPlatform> platforms_;
   VendorTable<cl_device_id> devices_;
   VendorTable<std::shared_ptr<VendorContext>*> contexts_;

@@ -26,7 +26,7 @@ bool is_finished(cl_event event) {
 
 LocalExecutor::LocalExecutor() {
   for (const VendorLibrary& library : find_vendor_libraries(vendors_path())) {
-    auto vendor = Vendor::load(library);
+    auto vendor = Vendor::share(library);
     if (!vendor) continue;
     for (cl_platform_id handle : vendor->platforms()) {
       const auto text = [&](cl_platform_info query) {
@@ -62,6 +62,8 @@ LocalExecutor::LocalExecutor() {
     vendors_.push_back(std::move(vendor));
   }
 }
+
+LocalExecutor::~LocalExecutor() { finish_leaving(); }
 
 std::vector<PlatformDescription> LocalExecutor::platforms() {
   std::vector<PlatformDescription> descriptions;
@@ -266,17 +268,27 @@ void LocalExecutor::when_idle(std::function<void()> call) {
   const auto pending = std::make_shared<Pending>();
   pending->left = markers.size() + 1;
   pending->call = std::move(call);
+  struct Marked {
+    std::shared_ptr<Pending> pending;
+    std::atomic<bool> is_told{false};
+    void tell() {
+      if (!is_told.exchange(true)) pending->one_is_idle();
+    }
+  };
   for (cl_event marker : markers) {
-    auto owner = std::make_unique<std::shared_ptr<Pending>>(pending);
+    const auto marked = std::make_shared<Marked>();
+    marked->pending = pending;
+    auto owner = std::make_unique<std::shared_ptr<Marked>>(marked);
     const auto finished = [](cl_event, cl_int, void* data) {
-      const std::unique_ptr<std::shared_ptr<Pending>> mine{static_cast<std::shared_ptr<Pending>*>(data)};
-      (*mine)->one_is_idle();
+      const std::unique_ptr<std::shared_ptr<Marked>> mine{static_cast<std::shared_ptr<Marked>*>(data)};
+      (*mine)->tell();
     };
     if (functions(marker).clSetEventCallback(marker, CL_COMPLETE, finished, owner.get()) == CL_SUCCESS) {
-      (void)owner.release();  // the callback's now
+      (void)owner.release();                    // the callback's now
+      if (is_finished(marker)) marked->tell();  // Oclgrind doesn't call for what is finished already
     } else {
       functions(marker).clWaitForEvents(1, &marker);
-      pending->one_is_idle();
+      marked->tell();
     }
     functions(marker).clReleaseEvent(marker);
   }

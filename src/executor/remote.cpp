@@ -65,7 +65,7 @@ cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
 }
 
 RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& server)
-    : connection_{new Connection{std::move(channel), server}},
+    : connection_{std::make_unique<Connection>(std::move(channel), server)},
       arena_{connection_->memory() ? std::make_shared<Arena>(connection_->memory()) : nullptr} {
   make_slots();
   has_slots_ = !free_slots_.empty();
@@ -95,6 +95,8 @@ RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& serve
   }
 }
 
+RemoteExecutor::~RemoteExecutor() { connection_.reset(); }  // first: answers that come note things in the rest
+
 std::vector<PlatformDescription> RemoteExecutor::platforms() {
   std::vector<PlatformDescription> descriptions;
   for (const auto& platform : platforms_) descriptions.push_back(platform.description);
@@ -123,7 +125,7 @@ Result<Bytes> RemoteExecutor::device_info(ObjectId device, cl_device_info query)
 }
 
 // A server whose address space is limited has no arena.
-std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(const Context&, std::size_t size) {
+std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(bool /*device_shares_it*/, std::size_t size) {
   return arena_ && !connection_->memory()->arena().empty() ? arena_->take(size) : nullptr;
 }
 
@@ -423,6 +425,12 @@ cl_int RemoteExecutor::create_kernel(ObjectId id, ObjectId program, const Kernel
   {
     const std::lock_guard lock{mutex_};
     kernel->built = programs_[program.value()][facts.name];
+  }
+  if (kernel->built) {
+    for (const auto& [asked, answer] : kernel->built->group_info) {
+      if (asked.second == CL_KERNEL_COMPILE_WORK_GROUP_SIZE && answer)
+        kernel->required_group = from_bytes<Triple>(*answer);
+    }
   }
   kernels_.set(id, kernel.release());
   connection_->tell(Kind::create_kernel, id, program, facts.name, facts.arguments.size());

@@ -18,6 +18,10 @@ class RemoteExecutor final : public Executor {
  public:
   // Throws channel::Lost.
   RemoteExecutor(channel::Opened channel, const std::string& server);
+  // Ends the session at the server. Nobody may use it any more, and no callback of its own may be waiting.
+  ~RemoteExecutor() override;
+  RemoteExecutor(const RemoteExecutor&) = delete;
+  RemoteExecutor& operator=(const RemoteExecutor&) = delete;
 
   std::vector<PlatformDescription> platforms() override;
   Result<cl_uint> device_count(std::uint32_t platform) override;
@@ -29,8 +33,10 @@ class RemoteExecutor final : public Executor {
   Result<std::array<cl_ulong, 2>> device_and_host_timer(ObjectId device) override;
   cl_int unload_compiler(std::uint32_t platform) override;
   DriverDescription describe_driver(std::uint32_t platform) override;
-  std::shared_ptr<HostMemory> host_memory_for(const Context& context, std::size_t size) override;
+  std::shared_ptr<HostMemory> host_memory_for(bool device_shares_it, std::size_t size) override;
   bool works_in_place(ObjectId device) override;
+  bool is_in_this_process() const override { return false; }
+  void leave() override { connection_->close(); }
   std::uint64_t round_trips() const override { return connection_->round_trips(); }
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
@@ -107,6 +113,7 @@ class RemoteExecutor final : public Executor {
   };
   struct RemoteKernel {
     std::shared_ptr<const BuiltKernel> built;
+    Triple required_group{};            // all zero: any
     SpinLock lock;                      // guards what the worker's kernel has, from the first argument to the launch
     std::uint64_t stamp = 0;            // of the launch whose arguments it has
     std::vector<std::uint64_t> stamps;  // of the arguments that it has
@@ -212,7 +219,7 @@ class RemoteExecutor final : public Executor {
   void ask_for_idle();
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
 
-  Connection* const connection_;        // never destroyed
+  std::unique_ptr<Connection> connection_;
   const std::shared_ptr<Arena> arena_;  // null without shared memory
   std::vector<RemotePlatform> platforms_;
 

@@ -106,10 +106,14 @@ template cl_int RemoteExecutor::tell(const command::Marker&, const Placement&);
 
 cl_int RemoteExecutor::submit(const command::Launch& launch, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
+  RemoteKernel& kernel = *kernels_[launch.kernel];
+  // What drivers say; from the server it would come too late.
+  if (launch.local && kernel.required_group[0] != 0 &&
+      !std::equal(launch.local, launch.local + launch.dimensions, kernel.required_group.begin()))
+    return CL_INVALID_WORK_GROUP_SIZE;
   RemoteQueue& queue = *queues_[placement.queue];
   const std::lock_guard turn{queue.mutex};
   note_turn(queue, placement, 0);
-  RemoteKernel& kernel = *kernels_[launch.kernel];
   const std::lock_guard lock{kernel.lock};
   const bool same = kernel.stamp == launch.stamp;
   const ChangedArguments changed{same ? std::span<const Argument>{} : launch.arguments, kernel.stamps};

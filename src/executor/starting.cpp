@@ -1,4 +1,6 @@
 // Which executors a session starts with: the drivers of this machine, or those of the servers that GRUS_GPU names.
+#include "executor/starting.hpp"
+
 #include <cstdlib>
 #include <sstream>
 
@@ -9,22 +11,22 @@
 namespace grus {
 namespace {
 
+std::unique_ptr<Executor> connect(const channel::Address& address, bool must_be_own) {
+  auto keys = channel::keys_for(address);
+  auto socket = channel::connect_to(address);
+  if (must_be_own && !channel::is_of_this_user(socket))
+    throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
+  return std::make_unique<RemoteExecutor>(channel::open_channel(std::move(socket), address, std::move(keys)),
+                                          address.text());
+}
+
 // Null if there is none; `auto` is this user's server, and no complaint if it doesn't run.
-Executor* connect(const std::string& gpu) {
-  const bool automatic = gpu == "auto";
-  bool is_there = true;
+std::unique_ptr<Executor> start(const std::string& gpu) {
   try {
-    const auto address = automatic ? channel::default_address() : channel::Address::parse(gpu);
-    auto keys = channel::keys_for(address);
-    is_there = false;
-    auto socket = channel::connect_to(address);
-    is_there = true;
-    if (automatic && !channel::is_of_this_user(socket))
-      throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
-    return new RemoteExecutor{channel::open_channel(std::move(socket), address, std::move(keys)), address.text()};
+    return gpu == "auto" ? connect(channel::default_address(), true) : open_executor(gpu);
   } catch (const std::exception& error) {
-    if (automatic) return new LocalExecutor;
-    log::error("server", "{}{}", error.what(), is_there ? "" : "; is `grus serve` running there?");
+    if (gpu == "auto") return open_executor("local");
+    log::error("server", "{}", error.what());
     return nullptr;
   }
 }
@@ -35,13 +37,18 @@ std::vector<Executor*> choose() {
   std::vector<Executor*> executors;
   std::istringstream all{gpu};
   for (std::string one; std::getline(all, one, ',');) {
-    if (Executor* const executor = connect(one)) executors.push_back(executor);
+    if (auto executor = start(one)) executors.push_back(executor.release());
   }
   if (executors.empty()) executors.push_back(new LocalExecutor{LocalExecutor::kNoVendors});
   return executors;
 }
 
 }  // namespace
+
+std::unique_ptr<Executor> open_executor(const std::string& where) {
+  if (where == "local") return std::make_unique<LocalExecutor>();
+  return connect(channel::Address::parse(where), false);
+}
 
 std::span<Executor* const> starting_executors() {
   static const auto* const executors = new std::vector{choose()};  // never destroyed: programs call OpenCL at exit

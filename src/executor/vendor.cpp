@@ -8,6 +8,8 @@
 #include <climits>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <mutex>
 #include <set>
 
 #include "base/log.hpp"
@@ -153,6 +155,18 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
                where.string(), kInstall);
   }
   return found;
+}
+
+std::shared_ptr<Vendor> Vendor::share(const VendorLibrary& from) {
+  static std::mutex mutex;  // guards loaded
+  static auto* const loaded = new std::map<std::string, std::weak_ptr<Vendor>>;
+  const std::lock_guard lock{mutex};
+  std::weak_ptr<Vendor>& known = (*loaded)[from.path];
+  auto vendor = known.lock();
+  if (vendor) return vendor;
+  vendor = load(from);
+  known = vendor;
+  return vendor;
 }
 
 std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {

@@ -34,6 +34,8 @@ class Vendor {
  public:
   // Null, with a message that says what to do, if the library can't be loaded, is Grus itself, or would crash.
   static std::unique_ptr<Vendor> load(const VendorLibrary& from);
+  // The same one for all who want the library at a time.
+  static std::shared_ptr<Vendor> share(const VendorLibrary& from);
 
   ~Vendor() = default;
   Vendor(const Vendor&) = delete;

@@ -12,6 +12,9 @@ template <typename Handle>
 class VendorTable {
  public:
   VendorTable() { entries_.reserve(); }
+  ~VendorTable() { entries_.give_back(); }
+  VendorTable(const VendorTable&) = delete;
+  VendorTable& operator=(const VendorTable&) = delete;
 
   // The id was checked above the seam, or by the worker for a peer; a null handle is answered by the caller.
   Handle operator[](ObjectId id) const {

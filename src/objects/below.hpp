@@ -1,5 +1,8 @@
-// The one thing objects need from below the seam: to say that they are gone. The Executor interface derives from it.
+// What objects need from below the seam: to say that they are gone. The Executor interface derives from it.
 #pragma once
+
+#include <atomic>
+#include <functional>
 
 #include "objects/id.hpp"
 
@@ -10,6 +13,11 @@ enum class ObjectType : std::uint8_t { device, context, queue, memory, sampler, 
 class BelowSeam {
  public:
   virtual void free(ObjectType type, ObjectId id) noexcept = 0;
+  // Called, on a thread of Grus's own, when the vendor is done with the object.
+  virtual void when_memory_is_gone(ObjectId memory, std::function<void()> call) = 0;
+
+  // Threads that are in one of its functions outside the gate, where the session may move away from it meanwhile.
+  std::atomic<std::uint32_t> pins{0};
 
  protected:
   ~BelowSeam() = default;

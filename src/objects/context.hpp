@@ -11,9 +11,11 @@ namespace grus {
 
 class Context : public Object {
  public:
+  using Notice = std::function<void(const char* text, const void* data, std::size_t size)>;
+
   explicit Context(BelowSeam& below_) : below{&below_} {}
   ~Context() {
-    if (created) below->free(ObjectType::context, id());
+    if (created) below.load(std::memory_order_relaxed)->free(ObjectType::context, id());
     std::for_each(destructor_callbacks.rbegin(), destructor_callbacks.rend(), [](const auto& callback) { callback(); });
   }
 
@@ -31,12 +33,15 @@ class Context : public Object {
     return true;
   }
 
-  BelowSeam* below;
-  bool created = false;  // below the seam
+  std::atomic<BelowSeam*> below;  // changed by moves, with the gate closed
+  bool created = false;           // below the seam
   std::vector<Ref<Device>> devices;
-  std::vector<cl_context_properties> properties;  // as given, with the closing zero; empty if null was given
-  FactCache image_formats;                        // by flags and type
-  std::mutex callbacks_mutex;                     // guards destructor_callbacks
+  std::vector<cl_context_properties> properties;        // as given, with the closing zero; empty if null was given
+  std::vector<cl_context_properties> properties_below;  // those that the vendor is told
+  Notice notice;                                        // of the program's, for errors
+  FactCache image_formats;                              // by flags and type
+  cl_ulong clock_offset = 0;   // to the times that events tell, so that they go on through moves
+  std::mutex callbacks_mutex;  // guards destructor_callbacks
   std::vector<std::function<void()>> destructor_callbacks;
 };
 

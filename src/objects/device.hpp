@@ -52,10 +52,11 @@ class Device : public Object {
   }
 
   Platform* const platform;
-  const PlatformBelow home;
+  PlatformBelow home;  // changed by moves, with the gate closed
   const Ref<Device> parent;
   bool is_named = false;  // below the seam, and freed there: sub-devices
   std::vector<cl_device_partition_property> partition;
+  std::size_t number = 0;  // among those that the partition made
   DeviceLimits limits;
   FactCache facts;
 };

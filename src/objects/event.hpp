@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "objects/queue.hpp"
@@ -20,7 +22,7 @@ class Event : public Object {
   Event(Context& context_, Queue* queue_, cl_command_type type_)
       : context{&context_}, queue{queue_}, type{type_}, status_{is_user() ? CL_SUBMITTED : CL_QUEUED} {}
   ~Event() {
-    if (created) context->below->free(ObjectType::event, id());
+    if (created) context->below.load(std::memory_order_relaxed)->free(ObjectType::event, id());
   }
 
   bool is_user() const { return type == CL_COMMAND_USER; }
@@ -36,6 +38,10 @@ class Event : public Object {
     place_.store(Place::finished, std::memory_order_release);
   }
 
+  // When the command was queued, submitted, started, ended and completed, for a command of an executor that the session
+  // has left.
+  using Profile = std::array<cl_ulong, 5>;
+
   struct Callback {
     cl_int status;
     std::function<void(cl_int)> call;
@@ -44,7 +50,8 @@ class Event : public Object {
   const Ref<Context> context;
   const Ref<Queue> queue;
   const cl_command_type type;
-  bool created = false;             // below the seam
+  bool created = false;  // below the seam
+  std::unique_ptr<Profile> profile;
   std::vector<Callback> callbacks;  // registered while above; guarded by the hold-back's mutex
 
  private:

@@ -49,7 +49,12 @@ class FactCache {
     const std::lock_guard lock{mutex_};
     const auto known = facts_.find(key);
     if (known != facts_.end()) return known->second;
-    return facts_.emplace(key, fetch()).first->second;
+    auto fact = fetch();
+    if (!fact && fact.error() == kWaitsForDevice) {
+      static const Result<Bytes> waits{Failure{kWaitsForDevice}};
+      return waits;
+    }
+    return facts_.emplace(key, std::move(fact)).first->second;
   }
 
  private:

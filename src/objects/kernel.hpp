@@ -87,7 +87,7 @@ class Kernel : public Object {
     program->kernels.fetch_add(1, std::memory_order_relaxed);
   }
   ~Kernel() {
-    if (created) program->context->below->free(ObjectType::kernel, id());
+    if (created) program->context->below.load(std::memory_order_relaxed)->free(ObjectType::kernel, id());
     detach();
   }
   // The program's last reference is gone. Launches that are still held back don't count: they have their own build.
@@ -97,7 +97,8 @@ class Kernel : public Object {
 
   const Ref<Program> program;
   const std::shared_ptr<KernelFacts> facts;
-  bool created = false;  // below the seam
+  std::shared_ptr<const Recipe> recipe;  // of the build that it is from
+  bool created = false;                  // below the seam
   // The OpenCL specification lets no two threads use a kernel's arguments at a time, so they have no lock.
   const std::unique_ptr<Argument[]> argument_memory;
   const std::span<Argument> arguments;

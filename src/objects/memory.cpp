@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -61,8 +62,14 @@ Triple ImageFacts::extent() const {
 }
 
 Memory::~Memory() {
-  // The destructor callbacks of the program's went below with the object: they fire when the vendor is done with it.
-  if (created) context->below->free(ObjectType::memory, id());
+  BelowSeam& below = *context->below.load(std::memory_order_relaxed);
+  // They are called when the vendor is done with the object.
+  if (created && !gone_callbacks.empty()) {
+    below.when_memory_is_gone(id(), [calls = std::move(gone_callbacks)] {
+      std::for_each(calls.rbegin(), calls.rend(), [](const auto& call) { call(); });
+    });
+  }
+  if (created) below.free(ObjectType::memory, id());
 }
 
 Mapping* Memory::unmap(const void* pointer) {
@@ -74,6 +81,13 @@ Mapping* Memory::unmap(const void* pointer) {
     return mapping.get();
   }
   return nullptr;
+}
+
+void Memory::take_back(Mapping& mapping) {
+  const std::lock_guard guard{lock};
+  mapping.pointer = nullptr;
+  map_count.fetch_sub(1, std::memory_order_relaxed);
+  mapping.is_free.store(true, std::memory_order_release);
 }
 
 void Memory::set_mapped(Mapping& mapping, std::byte* pointer) {

@@ -108,6 +108,7 @@ class Memory : public Object {
   // The record of a mapped pointer, which is not mapped any more; null if there is none.
   Mapping* unmap(const void* pointer);
   void set_mapped(Mapping& mapping, std::byte* pointer);
+  void take_back(Mapping& mapping);  // one that came to nothing
 
   const Ref<Context> context;
   const cl_mem_object_type type;
@@ -116,6 +117,7 @@ class Memory : public Object {
   std::size_t size = 0;
   void* host_ptr = nullptr;  // as given with CL_MEM_USE_HOST_PTR
   std::vector<cl_mem_properties> properties;
+  bool is_region = false;  // Grus's own, for mappings
   Ref<Memory> parent;
   std::size_t origin = 0;  // within the parent
   std::unique_ptr<ImageFacts> image;
@@ -127,7 +129,8 @@ class Memory : public Object {
 
   std::atomic<bool> dirty{true};
   std::atomic<cl_uint> map_count{0};
-  SpinLock lock;  // guards the list of mappings, and their pointers
+  SpinLock lock;  // guards the list of mappings and their pointers, and the callbacks
+  std::vector<std::function<void()>> gone_callbacks;  // of the program's
   std::vector<std::unique_ptr<Mapping>> mappings;
 };
 

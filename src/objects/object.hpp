@@ -117,6 +117,14 @@ class Slab {
     return object->is_live() && object->id() == id ? object : nullptr;
   }
 
+  // To be called with the gate closed: nobody makes or destroys objects then.
+  void each_live(auto visit) const {
+    const std::uint32_t used = used_.load(std::memory_order_acquire);
+    for (std::uint32_t slot = 0; slot < used; ++slot) {
+      if (T* const object = slots_.at(slot); object->is_live()) visit(*object);
+    }
+  }
+
   std::uint64_t live_count() const { return live_.load(std::memory_order_relaxed); }
   std::uint64_t created_count() const { return next_generation_.load(std::memory_order_relaxed) - 1; }
 

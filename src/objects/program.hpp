@@ -53,7 +53,7 @@ class Program : public Object {
  public:
   explicit Program(Context& context_) : context{&context_} {}
   ~Program() {
-    if (created) context->below->free(ObjectType::program, id());
+    if (created) context->below.load(std::memory_order_relaxed)->free(ObjectType::program, id());
   }
 
   // Everything known of the build before is forgotten. To be called with the mutex held.
@@ -64,6 +64,7 @@ class Program : public Object {
     builds = std::move(outcome.builds);
     kernel_facts.clear();
     binaries.clear();
+    ++build_number;
   }
 
   const Ref<Context> context;
@@ -82,6 +83,7 @@ class Program : public Object {
   std::map<std::string, std::vector<ArgumentFacts>> known_arguments;
   std::vector<Bytes> binaries;  // as handed to the program, since the last build
   bool from_binary = false;
+  std::uint64_t build_number = 0;  // of the last build below the seam
 };
 
 }  // namespace grus

@@ -19,7 +19,7 @@ class Queue : public Object {
  public:
   Queue(Context& context_, Device& device_) : context{&context_}, device{&device_} {}
   ~Queue() {
-    if (created) context->below->free(ObjectType::queue, id());
+    if (created) context->below.load(std::memory_order_relaxed)->free(ObjectType::queue, id());
   }
 
   bool in_order() const { return !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE); }

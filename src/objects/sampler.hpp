@@ -10,7 +10,7 @@ class Sampler : public Object {
  public:
   explicit Sampler(Context& context_) : context{&context_} {}
   ~Sampler() {
-    if (created) context->below->free(ObjectType::sampler, id());
+    if (created) context->below.load(std::memory_order_relaxed)->free(ObjectType::sampler, id());
   }
 
   const Ref<Context> context;

@@ -69,7 +69,8 @@ class FakeExecutor final : public Executor {
     return CL_SUCCESS;
   }
   DriverDescription describe_driver(std::uint32_t) override { return {"file", "yes"}; }
-  std::shared_ptr<HostMemory> host_memory_for(const Context&, std::size_t) override { return nullptr; }
+  std::shared_ptr<HostMemory> host_memory_for(bool, std::size_t) override { return nullptr; }
+  bool is_in_this_process() const override { return true; }
   bool works_in_place(ObjectId device) override {
     need(ObjectType::device, device);
     return kind_ == Kind::in_place;

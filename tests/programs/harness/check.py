@@ -17,6 +17,7 @@ class Verdict:
     native_s: float = 0.0
     grus_s: float = 0.0
     why: str = ""
+    moves: int = 0
     details: list = field(default_factory=list)
 
     def failed(self, why, details=()):
@@ -37,6 +38,7 @@ class Settings:
     native_only: bool = False
     allow_missing: bool = False
     through: str = ""  # unix or tcp: Grus's devices are behind a server
+    move: bool = False  # while the program runs
 
 
 def check(case, vendor, tools, folder, settings) -> Verdict:
@@ -51,7 +53,7 @@ def check(case, vendor, tools, folder, settings) -> Verdict:
 
         def place(mode, native=None):
             return Place(case, mode, vendor, icd_file, here / mode, tools, fast=settings.fast, native=native,
-                         through=settings.through)
+                         through=settings.through, move=settings.move)
 
         return _run_both(case, verdict, place, settings)
     except Missing as missing:
@@ -88,6 +90,7 @@ def _run_both(case, verdict, make_place, settings) -> Verdict:
     finally:
         verdict.grus_s = grus.wall
         grus.close()
+        verdict.moves = len(grus.moves)
     if differences:
         return verdict.failed(f"{len(differences)} difference{'s' * (len(differences) > 1)}", differences)
     return verdict

@@ -1,5 +1,6 @@
 """A place to run programs in: one mode and vendor, with folders and caches of its own."""
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from moving import Mover
 from serving import Server
 
 from .case import Failed
@@ -63,7 +65,8 @@ class Output:
 
 
 class Place:
-    def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None, through=None):
+    def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None, through=None,
+                 move=False):
         self.mode, self.vendor, self.icd_file, self.folder, self.tools = mode, vendor, icd_file, folder, tools
         self.present_as_gpu, self.timing, self.fast = case.present_as_gpu, timing, fast
         self.native = native  # where the same case ran natively, for cases that hand something over
@@ -71,9 +74,15 @@ class Place:
         self.wall = self.cpu = 0.0
         self._runs = 0
         self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
+        self._move = move and mode == "grus"
+        self.moves = []  # what each said
         for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
             (folder / name).mkdir(parents=True)
         (folder / "run").chmod(0o700)
+
+    @property
+    def is_behind_server(self) -> bool:
+        return self.mode == "grus" and bool(self._through)
 
     @property
     def work(self) -> pathlib.Path:
@@ -104,7 +113,12 @@ class Place:
         command = [str(word) for word in command]
         if self.mode == "grus":
             command = self._grus_prefix(report_file) + command
-        outcome = self._spawn(command, self._environment(calls_file) | (environment or {}), timeout)
+        environment = self._environment(calls_file) | (environment or {})
+        with self._moving(environment):
+            outcome = self._spawn(command, environment, timeout)
+        refused = [move["error"] for move in self.moves if not move["ok"]]
+        if refused:
+            raise Failed(f"a move was refused: {refused[0]}")
         calls = _read_calls(calls_file)
         self.calls.update(calls)
         if outcome.code not in ok:
@@ -116,6 +130,14 @@ class Place:
     def close(self) -> None:
         if self._server:
             self._server.__exit__()
+
+    def _moving(self, environment):
+        """Moves what runs meanwhile: between two executors of this process, and to a server and back."""
+        if not self._move:
+            return contextlib.nullcontext()
+        if not self._server:
+            self._server = Server(self.tools.grus[0], "unix", self.icd_file, environment | {"LAYER_CALLS_FILE": "", "OPENCL_LAYERS": ""}).__enter__()
+        return Mover(environment, [{"to": self._server.address}, {"to": "local"}, {"to": "local"}], self.moves)
 
     def _devices(self) -> list:
         if not self._through:

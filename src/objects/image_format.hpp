@@ -6,9 +6,9 @@
 
 #include <cstddef>
 
-namespace grus::api {
+namespace grus {
 
 // 0 if order and type don't go together, or aren't known here.
 std::size_t element_size(const cl_image_format& format);
 
-}  // namespace grus::api
+}  // namespace grus

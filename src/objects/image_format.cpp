@@ -1,6 +1,6 @@
-#include "api/image_format.hpp"
+#include "objects/image_format.hpp"
 
-namespace grus::api {
+namespace grus {
 namespace {
 
 std::size_t channels(cl_channel_order order) {
@@ -75,4 +75,4 @@ std::size_t element_size(const cl_image_format& format) {
   return channels(format.image_channel_order) * channel_size(type);
 }
 
-}  // namespace grus::api
+}  // namespace grus

@@ -1,0 +1,242 @@
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+
+#include "base/log.hpp"
+#include "cli/command.hpp"
+#include "cli/problem.hpp"
+#include "cli/sessions.hpp"
+#include "cli/table.hpp"
+
+namespace grus::cli {
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  grus move 4711 --to tcp:gpu2:7070        the program with that process id goes to a server
+  grus move my-job --to local              back to this machine's own device
+  grus move my-job --to "RTX 4090"         to the local device with that in its name, or by number: --to 0:1
+  grus move all --to unix:/run/b.sock --dry-run
+
+Until the switch, whatever goes wrong leaves the program running where it was; so does Ctrl-C.
+Exit status: 0 moved, 1 refused or failed, 2 wrong usage.)";
+
+struct Options {
+  std::string command;  // for the session
+  std::string session;
+  std::string to;
+  std::string device;
+  std::string file;
+  std::uint64_t bandwidth = 0;
+  std::string trace;
+  int rounds = 10;
+  int max_stop = 0;
+  bool dry_run = false;
+  bool json = false;
+};
+
+bool is_address(const std::string& text) { return text.starts_with("unix:") || text.starts_with("tcp:"); }
+
+json request_for(const Options& options) {
+  json request = {{"command", options.command}, {"rounds", options.rounds}, {"dry_run", options.dry_run}};
+  const bool is_place = is_address(options.to) || options.to == "local";
+  if (!options.to.empty()) {
+    request["to"] = is_place ? options.to : "local";
+    request["device"] = is_place ? options.device : options.to;
+  }
+  if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
+  if (options.max_stop != 0) request["max_stop_ms"] = options.max_stop;
+  if (options.bandwidth != 0) request["bytes_per_second"] = options.bandwidth;
+  return request;
+}
+
+std::string milliseconds(const json& value) { return fmt::format("{:.2f} ms", 1e3 * value.get<double>()); }
+
+class Bar {
+ public:
+  void show(const json& progress) {
+    if (!isatty(STDERR_FILENO)) return;
+    const auto done = progress.value("done", std::uint64_t{0});
+    const auto all = std::max(progress.value("all", std::uint64_t{0}), std::uint64_t{1});
+    constexpr int kWidth = 24;
+    const int filled = static_cast<int>(kWidth * std::min(done, all) / all);
+    fmt::print(stderr, "\r\033[K{:<11} [{:<24}] {:>9} {:>9}/s  stop about {}", progress.value("phase", ""),
+               std::string(static_cast<std::size_t>(filled), '#'), size_text(done),
+               size_text(static_cast<std::uint64_t>(progress.value("bytes_per_second", 0.0))),
+               milliseconds(progress["predicted_stop_seconds"]));
+    std::fflush(stderr);
+    shown_ = true;
+  }
+  ~Bar() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool shown_ = false;
+};
+
+void print(const json& session, const json& outcome, const std::string& done) {
+  const Style style{stdout};
+  fmt::print("{}[{}]: {}\n", session.value("program", ""), session.value("pid", 0), done);
+  if (!outcome.contains("phases")) return;
+  Table table{
+      {{"phase"}, {"from", Align::right}, {"for", Align::right}, {"compared", Align::right}, {"sent", Align::right}}};
+  for (const json& phase : outcome["phases"]) {
+    table.add({phase.value("phase", ""), milliseconds(phase["start"]), milliseconds(phase["seconds"]),
+               size_text(phase.value("read", std::uint64_t{0})), size_text(phase.value("sent", std::uint64_t{0}))});
+  }
+  fmt::print("{}stop: {}, of which {} for the device to finish what it had\n", table.text(style, 2),
+             style.bold(milliseconds(outcome["stop_seconds"])), milliseconds(outcome["drain_seconds"]));
+}
+
+// For chrome://tracing and the like.
+void write_trace(const std::string& path, const json& outcomes) {
+  json events = json::array();
+  for (const json& outcome : outcomes) {
+    if (!outcome.contains("phases")) continue;
+    for (const json& phase : outcome["phases"]) {
+      events.push_back({{"name", phase["phase"]},
+                        {"ph", "X"},
+                        {"pid", outcome["pid"]},
+                        {"tid", 1},
+                        {"ts", 1e6 * phase["start"].get<double>()},
+                        {"dur", 1e6 * phase["seconds"].get<double>()},
+                        {"args", {{"read", phase["read"]}, {"sent", phase["sent"]}}}});
+    }
+  }
+  std::ofstream file{path};
+  file << json{{"traceEvents", events}}.dump(1) << '\n';
+  if (!file.flush()) throw Problem{fmt::format("{}: can't be written", path)};
+}
+
+int carry_out(const Options& options) {
+  json outcomes = json::array();
+  int status = kDone;
+  for (const json& session : sessions_meant(options.session)) {
+    const pid_t pid = session.value("pid", 0);
+    json outcome;
+    {
+      Bar bar;
+      outcome = ask_session(pid, request_for(options), [&](const json& progress) { bar.show(progress); });
+    }
+    outcome["pid"] = pid;
+    if (!outcome.value("ok", false)) {
+      fmt::print(stderr, "grus: {}[{}] goes on as before: {}\n", session.value("program", ""), pid,
+                 outcome.value("error", ""));
+      status = kFailed;
+    } else if (!options.json && options.dry_run) {
+      fmt::print("{}[{}] can move to {}: {} objects, {}\n", session.value("program", ""), pid,
+                 outcome["plan"].value("destination", ""), outcome["plan"].value("objects", 0),
+                 size_text(outcome["plan"].value("bytes", std::uint64_t{0})));
+    } else if (!options.json) {
+      print(session, outcome,
+            options.command == "move" || options.command == "resume"
+                ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
+                : options.command + " done");
+    }
+    outcomes.push_back(std::move(outcome));
+  }
+  if (options.json) fmt::print("{}\n", outcomes.dump(2));
+  if (!options.trace.empty()) write_trace(options.trace, outcomes);
+  return status;
+}
+
+}  // namespace
+
+namespace {
+
+CLI::App* add(CLI::App& grus, const std::shared_ptr<Options>& options, const char* name, const char* about) {
+  CLI::App* app = grus.add_subcommand(name, about);
+  options->command = name;
+  app->footer(kExamples);
+  app->add_option("SESSION", options->session, "A process id, a name given with `grus run --name`, or `all`")
+      ->required();
+  app->add_flag("--json", options->json, "As JSON, for scripts");
+  return app;
+}
+
+// For all that copies memory while the program runs.
+void add_copy_options(CLI::App& app, Options& options) {
+  app.add_option("--rounds", options.rounds, "Copy at most so often while the program runs; 0: only in the stop")
+      ->check(CLI::Range(0, 1000))
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--max-stop", options.max_stop, "Refuse if results would have to wait longer than this")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("MS");
+  app.add_option("--bandwidth", options.bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
+      ->transform(CLI::AsSizeValue(true))
+      ->type_name("BYTES");
+  app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
+  app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
+}
+
+void add_place_options(CLI::App& app, Options& options, bool is_required) {
+  app.add_option("--to", options.to, "unix:PATH, tcp:HOST:PORT, `local`, or part of a local device's name")
+      ->required(is_required)
+      ->type_name("WHERE");
+  app.add_option("--device", options.device, "Part of the name of the device there, or PLATFORM:DEVICE by number")
+      ->type_name("DEVICE");
+}
+
+}  // namespace
+
+Subcommand add_move(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "move", "Move a running program to another device, here or at a server");
+  add_place_options(*app, *options, true);
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_suspend(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "suspend", "Take everything of a program's off its device, into host memory");
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_resume(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "resume", "Let a suspended program go on, where it was or elsewhere");
+  add_place_options(*app, *options, false);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_checkpoint(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = add(grus, options, "checkpoint", "Write what a program's memory objects hold to a file; it goes on");
+  app->add_option("-o,--output", options->file, "The file")->required()->type_name("FILE");
+  add_copy_options(*app, *options);
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_restore(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = grus.add_subcommand("restore", "Put a program's memory objects back to a checkpoint of its own");
+  options->command = "restore";
+  app->add_option("FILE", options->file, "Written by `grus checkpoint`")->required()->check(CLI::ExistingFile);
+  app->add_option("SESSION", options->session, "A process id, or a name given with `grus run --name`")->required();
+  app->add_flag("--json", options->json, "As JSON, for scripts");
+  return {app, [options] { return carry_out(*options); }};
+}
+
+Subcommand add_why(CLI::App& grus) {
+  auto session = std::make_shared<std::string>();
+  CLI::App* app = grus.add_subcommand("why", "Say what, if anything, makes a program immovable");
+  app->add_option("SESSION", *session, "A process id, a name given with `grus run --name`, or `all`")->required();
+  return {app, [session] {
+            for (const json& one : sessions_meant(*session)) {
+              const json& reasons = one["immovable"];
+              fmt::print("{}[{}], at {}: {}\n", one.value("program", ""), one.value("pid", 0), one.value("at", ""),
+                         reasons.empty() ? "can be moved" : "can't be moved");
+              for (const json& reason : reasons) fmt::print("  {}\n", reason.get<std::string>());
+            }
+            return kDone;
+          }};
+}
+
+}  // namespace grus::cli

@@ -1,0 +1,21 @@
+// The programs of this user's that run under Grus on this host, and how to talk to them.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace grus::cli {
+
+using json = nlohmann::ordered_json;
+
+// What each says about itself. Those that end meanwhile are left out.
+std::vector<json> local_sessions();
+// Those that SESSION means: a process id, a name given with `grus run --name`, or `all`. Throws Problem if there is
+// none.
+std::vector<json> sessions_meant(const std::string& session);
+// Sends a request and answers with the last line of the answer; the others are shown to on_progress. Throws Problem.
+json ask_session(pid_t pid, const json& request, const std::function<void(const json&)>& on_progress = {});
+
+}  // namespace grus::cli

@@ -1,0 +1,19 @@
+#include "command/executor.hpp"
+
+#include "objects/profile.hpp"
+
+namespace grus {
+
+std::vector<Executor*>& executors_in_use() {
+  static auto* const executors = new std::vector<Executor*>{starting_executors().begin(), starting_executors().end()};
+  return *executors;
+}
+
+const Result<Bytes>& told_of(Device& device, cl_device_info query) {
+  return device.facts.get(query, [&] {
+    auto answer = executor_of(device).device_info(device.id(), query);
+    return profile_to_tell() ? profile_to_tell()->instead_of(query, std::move(answer)) : answer;
+  });
+}
+
+}  // namespace grus

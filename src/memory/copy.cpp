@@ -1,0 +1,83 @@
+#include "memory/copy.hpp"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "base/log.hpp"
+
+namespace grus::memory {
+namespace {
+
+constexpr std::size_t kChunk = std::size_t{4} << 20;
+
+void check(cl_int code, const char* what) {
+  if (code != CL_SUCCESS) throw std::runtime_error{fmt::format("{} failed: OpenCL error {}", what, code)};
+}
+
+// Pages that are to be treated alike, next to each other.
+struct Run {
+  enum class Kind : std::uint8_t { unchanged, changed, zero };
+  Kind kind = Kind::unchanged;
+  std::size_t offset = 0;  // within the chunk
+  std::size_t size = 0;
+};
+
+std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_page, SentPages& pages) {
+  std::vector<Run> runs;
+  for (std::size_t offset = 0; offset < chunk.size(); offset += kPage) {
+    const auto page = chunk.subspan(offset, std::min(kPage, chunk.size() - offset));
+    auto kind = Run::Kind::unchanged;
+    if (pages.note(first_page + offset / kPage, fingerprint(page)))
+      kind = is_zero(page) ? Run::Kind::zero : Run::Kind::changed;
+    if (runs.empty() || runs.back().kind != kind) runs.push_back({kind, offset, 0});
+    runs.back().size += page.size();
+  }
+  return runs;
+}
+
+}  // namespace
+
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied) {
+  const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
+  std::vector<std::byte> staging(std::min(size, kChunk));
+  for (std::size_t start = 0; start < size; start += kChunk) {
+    const std::span<std::byte> chunk{staging.data(), std::min(kChunk, size - start)};
+    check(route.from.submit(command::Read{{buffer}, {start, chunk.size()}, chunk.data()}, placement), "reading memory");
+    Copied copied{.read = chunk.size()};
+    for (const Run& run : runs_in(chunk, start / kPage, pages)) {
+      const Range range{start + run.offset, run.size};
+      if (run.kind == Run::Kind::changed) {
+        check(route.to.submit(command::Write{{buffer}, range, chunk.data() + run.offset}, placement), "writing memory");
+        copied.sent += run.size;
+      } else if (run.kind == Run::Kind::zero) {
+        command::Fill fill{{buffer}, range, {}};
+        fill.pattern.bytes.fill(std::byte{0});
+        fill.pattern.size = range.size % sizeof(cl_uint) == 0 ? sizeof(cl_uint) : 1;
+        check(route.to.submit(fill, {.queue = route.queue, .waits = {}, .event = {}}), "clearing memory");
+        copied.zero += run.size;
+      }
+    }
+    on_copied(copied);
+  }
+}
+
+std::size_t packed_size(const ImageFacts& facts) {
+  const Triple extent = facts.extent();
+  return facts.element_size * extent[0] * extent[1] * extent[2];
+}
+
+void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages,
+                const OnCopied& on_copied) {
+  const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
+  const command::ImageRegion whole{{0, 0, 0}, facts.extent()};
+  std::vector<std::byte> staging(packed_size(facts));
+  check(route.from.submit(command::ReadImage{{image}, whole, 0, 0, staging.data()}, placement), "reading an image");
+  const auto runs = runs_in(staging, 0, pages);
+  const bool changed =
+      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.kind != Run::Kind::unchanged; });
+  if (changed)
+    check(route.to.submit(command::WriteImage{{image}, whole, 0, 0, staging.data()}, placement), "writing an image");
+  on_copied({.read = staging.size(), .sent = changed ? staging.size() : 0});
+}
+
+}  // namespace grus::memory

@@ -1,0 +1,42 @@
+// Copies what an object holds from one executor to another: only pages that changed since they were sent. A page is
+// fingerprinted from the copy that is sent, never from the device's memory a moment earlier or later.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "command/executor.hpp"
+#include "memory/fingerprint.hpp"
+
+namespace grus::memory {
+
+// Both ends: the same ids name the object there and here.
+struct Route {
+  Executor& from;
+  Executor& to;
+  ObjectId queue;  // of both
+};
+
+struct Copied {
+  std::uint64_t read = 0;  // bytes
+  std::uint64_t sent = 0;
+  std::uint64_t zero = 0;  // changed, but only zeroes: filled there
+  Copied& operator+=(const Copied& more) {
+    read += more.read;
+    sent += more.sent;
+    zero += more.zero;
+    return *this;
+  }
+};
+
+// Called as copying goes on; throws to end it.
+using OnCopied = std::function<void(const Copied& more)>;
+
+// Throws std::runtime_error if either side fails.
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied);
+// The bytes of the image, packed.
+void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages,
+                const OnCopied& on_copied);
+std::size_t packed_size(const ImageFacts& facts);
+
+}  // namespace grus::memory

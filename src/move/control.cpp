@@ -1,0 +1,186 @@
+#include "move/control.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "base/log.hpp"
+#include "base/thread.hpp"
+#include "channel/control.hpp"
+#include "command/gate.hpp"
+#include "command/hold_back.hpp"
+#include "move/checkpoint.hpp"
+#include "move/mover.hpp"
+#include "objects/immovable.hpp"
+
+namespace grus::move {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+double seconds(Clock::duration time) { return std::chrono::duration<double>{time}.count(); }
+
+json as_json(const Plan& plan) {
+  return {{"destination", plan.destination}, {"bytes", plan.bytes}, {"objects", plan.objects}};
+}
+
+json as_json(const Report& report) {
+  json phases = json::array();
+  for (const Phase& phase : report.phases) {
+    phases.push_back({{"phase", phase.name},
+                      {"start", seconds(phase.start - report.phases.front().start)},
+                      {"seconds", seconds(phase.end - phase.start)},
+                      {"read", phase.copied.read},
+                      {"sent", phase.copied.sent},
+                      {"zero", phase.copied.zero}});
+  }
+  return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
+          {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
+          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped}};
+}
+
+Order order_from(const json& request) {
+  Order order;
+  const Whereabouts now = whereabouts();
+  order.to = request.value("to", now.to);
+  order.file = request.value("file", "");
+  order.device = request.value("device", request.contains("to") ? "" : now.device);
+  order.dry_run = request.value("dry_run", false);
+  order.rounds = request.value("rounds", order.rounds);
+  if (request.contains("max_stop_ms")) order.max_stop = std::chrono::milliseconds{request["max_stop_ms"].get<int>()};
+  order.bytes_per_second = request.value("bytes_per_second", std::uint64_t{0});
+  return order;
+}
+
+std::uint64_t calls() {
+  const auto counts = g_gate.calls();
+  return std::accumulate(counts.begin(), counts.end() - 1, std::uint64_t{0});  // the last are Grus's own
+}
+
+std::uint64_t round_trips() {
+  std::uint64_t all = 0;
+  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
+  return all;
+}
+
+json describe() {
+  std::string program;
+  std::getline(std::ifstream{"/proc/self/comm"}, program);
+  const char* const name = std::getenv("GRUS_NAME");
+  json devices = json::array();
+  json objects;
+  std::uint64_t bytes = 0;
+  {
+    const Gate::Closed closed{g_gate};
+    const Inventory all = Inventory::take();
+    for (Device* const device : all.root_devices()) {
+      const auto text = executor_of(*device).device_info(device->id(), CL_DEVICE_NAME);
+      devices.push_back(text ? text_from_bytes(*text) : "?");
+    }
+    objects = {{"context", all.contexts.size()}, {"queue", all.queues.size()},     {"memory", all.memories.size()},
+               {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
+    bytes = all.bytes();
+  }
+  return {{"pid", getpid()},
+          {"name", name ? name : ""},
+          {"program", program},
+          {"calls", calls()},
+          {"round_trips", round_trips()},
+          {"devices", devices},
+          {"objects", objects},
+          {"memory_bytes", bytes},
+          {"at", whereabouts().is_suspended ? "suspended" : whereabouts().to},
+          {"immovable", immovable_reasons()}};
+}
+
+// One request at a time: two moves of a session make no sense.
+class Conversation {
+ public:
+  explicit Conversation(channel::Descriptor socket) : line_{std::move(socket)} {}
+
+  void run() {
+    const auto text = line_.receive();
+    if (!text) return;
+    const json request = json::parse(*text, nullptr, /*allow_exceptions=*/false);
+    json answer;
+    try {
+      answer = carry_out(request);
+      answer["ok"] = true;
+    } catch (const std::exception& error) {
+      answer = {{"ok", false}, {"error", error.what()}};
+    }
+    line_.send(answer.dump());
+  }
+
+ private:
+  json carry_out(const json& request) {
+    const std::string command = request.is_object() ? request.value("command", "") : "";
+    if (command == "describe") return describe();
+    if (command == "restore") {
+      restore_checkpoint(request.value("file", ""));
+      return json::object();
+    }
+    Order order = order_from(request);
+    if (command == "suspend" || command == "checkpoint" || command == "move" || command == "resume") {
+      if (command == "suspend") order.kind = Order::Kind::suspend;
+      if (command == "checkpoint") order.kind = Order::Kind::checkpoint;
+      if (command == "resume" && !whereabouts().is_suspended) throw Refused{"it isn't suspended"};
+      return as_json(move_session(
+          order, [this](const Progress& progress) { tell(progress); }, cancelled_));
+    }
+    throw Refused{fmt::format("'{}' is nothing that this version of Grus knows", command)};
+  }
+
+  void tell(const Progress& progress) {
+    if (line_.is_closed()) cancelled_ = true;  // whoever asked is gone
+    line_.send(json{{"phase", progress.phase},
+                    {"done", progress.done},
+                    {"all", progress.all},
+                    {"bytes_per_second", progress.bytes_per_second},
+                    {"predicted_stop_seconds", seconds(progress.predicted_stop)}}
+                   .dump());
+  }
+
+  channel::Line line_;
+  std::atomic<bool> cancelled_{false};
+};
+
+std::string& g_path = *new std::string;  // outlives the exit handlers
+pid_t g_pid = 0;
+
+void listen(const channel::Descriptor& socket) {
+  for (;;) {
+    channel::Descriptor peer = channel::accept_from(socket);
+    if (peer.get() < 0) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+    if (peer.get() < 0 || !channel::is_of_this_user(peer)) continue;
+    try {
+      Conversation{std::move(peer)}.run();
+    } catch (const std::exception& error) {
+      log::warn("control", "{}", error.what());
+    }
+  }
+}
+
+}  // namespace
+
+void start_control() {
+  try {
+    g_pid = getpid();
+    g_path = channel::session_socket(g_pid);
+    auto socket =
+        std::make_shared<channel::Descriptor>(channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
+    start_thread("grus-control", [socket] { listen(*socket); }).detach();
+    std::atexit([] {
+      if (getpid() == g_pid) unlink(g_path.c_str());
+    });
+  } catch (const std::exception& error) {
+    log::info("control", "this program can't be moved: {}", error.what());
+  }
+}
+
+}  // namespace grus::move

@@ -1,0 +1,299 @@
+#include "move/mover.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <thread>
+
+#include "base/log.hpp"
+#include "command/callbacks.hpp"
+#include "command/gate.hpp"
+#include "command/hold_back.hpp"
+#include "executor/starting.hpp"
+#include "move/checkpoint.hpp"
+#include "move/shelf.hpp"
+#include "move/slicer.hpp"
+#include "objects/immovable.hpp"
+
+namespace grus::move {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kDrain = 10min;                            // a kernel may take long; nothing is lost by waiting but time
+constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // not worth another round
+constexpr double kGain = 0.7;  // a round must leave less than this part of what the one before left
+
+std::chrono::microseconds micros(Clock::duration time) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(time);
+}
+
+// An inventory is let go of inside the gate.
+struct Kept {
+  Inventory all;
+  Kept() = default;
+  explicit Kept(Inventory taken) : all{std::move(taken)} {}
+  Kept(Kept&&) = default;
+  Kept& operator=(Kept&& other) {
+    const Gate::Entry entry{kInternalCall};
+    all = std::move(other.all);
+    return *this;
+  }
+  ~Kept() {
+    const Gate::Entry entry{kInternalCall};
+    all = {};
+  }
+};
+
+// A suspended session's, kept until it moves somewhere. Like what follows, of the thread that moves.
+std::unique_ptr<HoldBack::Everything>& g_suspended = *new std::unique_ptr<HoldBack::Everything>;
+
+std::string first_place() {
+  const char* const gpu = std::getenv("GRUS_GPU");
+  return gpu && *gpu && std::string_view{gpu} != "auto" ? gpu : "local";
+}
+Whereabouts& g_whereabouts = *new Whereabouts{first_place(), "", false};
+
+// Everything that only a device can tell is asked for now.
+Plan plan_for_shelf(const Inventory& all) {
+  Plan plan;
+  plan.reasons = immovable_reasons();
+  plan.destination = "host memory";
+  plan.bytes = all.bytes();
+  plan.objects = all.size();
+  const auto add = [&](Device& device) {
+    for (cl_device_info query = CL_DEVICE_TYPE; query <= CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED; ++query)
+      (void)told_of(device, query);
+    plan.matches.push_back({&device, device.home.index, 0, device.limits.shares_host_memory});
+  };
+  for (Device* const device : all.root_devices()) add(*device);
+  for (const auto& device : all.idle_devices) add(*device);
+  return plan;
+}
+
+Inventory take_inventory() {
+  const Gate::Closed closed{g_gate};
+  return Inventory::take();
+}
+
+class Mover {
+ public:
+  Mover(const Order& order, const std::function<void(const Progress&)>& on_progress, const std::atomic<bool>& cancelled)
+      : order_{order}, on_progress_{on_progress}, cancelled_{cancelled} {}
+
+  Report run() {
+    const bool keeps = order_.kind != Order::Kind::move;
+    if (keeps && g_whereabouts.is_suspended) throw Refused{"it is suspended already"};
+    begin("plan");
+    Kept kept{take_inventory()};
+    if (keeps) {
+      auto shelf = std::make_unique<Shelf>();
+      shelf_ = shelf.get();
+      to_ = std::move(shelf);
+      report_.plan = plan_for_shelf(kept.all);
+    } else {
+      to_ = open_executor(order_.to);
+      report_.plan = make_plan(kept.all, *to_, order_.device);
+    }
+    if (!report_.plan.reasons.empty()) {
+      std::string all;
+      for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
+      throw Refused{all};
+    }
+    if (order_.dry_run) return std::move(report_);
+    transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
+    try {
+      begin("prepare");
+      slicer_ = std::make_unique<Slicer>();
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      copy_while_running(kept);
+      wait_for_backlog();
+      stop(kept);
+      if (order_.kind == Order::Kind::checkpoint) {
+        begin("write");
+        write_checkpoint(order_.file, *shelf_, kept.all);
+        transplant_->undo();
+        report_.phases.back().end = Clock::now();
+        return std::move(report_);
+      }
+    } catch (...) {
+      slicer_.reset();
+      begin_undo();
+      transplant_->undo();
+      throw;
+    }
+    begin("release");
+    release_source();
+    report_.phases.back().end = Clock::now();
+    return std::move(report_);
+  }
+
+ private:
+  void begin(const char* name) {
+    const auto now = Clock::now();
+    if (!report_.phases.empty()) report_.phases.back().end = now;
+    report_.phases.push_back({name, now, now, {}});
+    progress_ = {name, 0, 0, rate_, predicted_};
+    on_progress_(progress_);
+    check_cancelled();
+  }
+  void begin_undo() {
+    if (!report_.phases.empty()) report_.phases.back().end = Clock::now();
+  }
+  void check_cancelled() const {
+    if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
+  }
+
+  void note(const memory::Copied& more) {
+    Phase& phase = report_.phases.back();
+    phase.copied += more;
+    progress_.done += more.read;
+    const auto now = Clock::now();
+    if (order_.bytes_per_second != 0 && !is_stopped_) {
+      const auto due =
+          phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
+                            static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
+      if (due > now) std::this_thread::sleep_until(due);
+    }
+    check_cancelled();
+    if (is_stopped_ || now - last_told_ < 50ms) return;
+    last_told_ = now;
+    progress_.bytes_per_second =
+        static_cast<double>(progress_.done) / std::chrono::duration<double>{now - phase.start}.count();
+    on_progress_(progress_);
+  }
+
+  memory::Copied copy(Kept& kept, Transplant::Stage stage) {
+    progress_.all = transplant_->bytes_at_stake(kept.all);
+    const auto start = Clock::now();
+    const auto copied = transplant_->copy(kept.all, stage, [this](const auto& more) { note(more); });
+    const double seconds = std::chrono::duration<double>{Clock::now() - start}.count();
+    if (copied.read > kSmall && seconds > 0) rate_ = static_cast<double>(copied.read) / seconds;
+    return copied;
+  }
+
+  // Rounds, for as long as each leaves clearly less than the one before.
+  void copy_while_running(Kept& kept) {
+    std::uint64_t before = ~std::uint64_t{0};
+    for (int round = 0; round < order_.rounds; ++round) {
+      begin(round == 0 ? "first copy" : "copy again");
+      const auto copied = copy(kept, Transplant::Stage::running);
+      report_.copied_running += copied.sent;
+      const std::uint64_t changed = copied.sent + copied.zero;
+      // What was touched during one round is what the stop will have to look at.
+      if (round > 0 && rate_ > 0)
+        predicted_ =
+            std::chrono::microseconds{static_cast<std::int64_t>(1e6 * static_cast<double>(copied.read) / rate_)};
+      kept = Kept{take_inventory()};
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      const bool enough =
+          round > 0 && (changed <= kSmall || static_cast<double>(changed) > kGain * static_cast<double>(before));
+      if (round > 0) before = changed;
+      if (copied.read == 0 || enough) break;
+    }
+    if (order_.max_stop && order_.rounds > 0 && predicted_ > *order_.max_stop) {
+      throw Refused{
+          fmt::format("the stop would take about {} ms, more than the {} ms allowed: the program changes its "
+                      "memory as fast as it is copied",
+                      predicted_.count() / 1000, order_.max_stop->count())};
+    }
+  }
+
+  // What the device was given before the move began, it must finish; results come meanwhile.
+  void wait_for_backlog() {
+    if (slicer_->is_regular()) return;
+    begin("backlog");
+    while (!slicer_->is_regular()) {
+      std::this_thread::sleep_for(1ms);
+      note({});
+    }
+  }
+
+  void stop(Kept& kept) {
+    begin("hold");
+    is_stopped_ = true;
+    const auto start = Clock::now();
+    {
+      HoldBack::Everything everything{HoldBack::instance()};
+      slicer_.reset();
+      if (!everything.drain(start +
+                            (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+        throw Refused{"the device doesn't finish what it was given in the time allowed"};
+      report_.drain = micros(Clock::now() - start);
+      begin("last copy");
+      kept = Kept{take_inventory()};
+      transplant_->follow(kept.all, Transplant::Stage::running);
+      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+      begin("switch");
+      std::unique_ptr<HoldBack::Everything> suspended;
+      if (order_.kind == Order::Kind::suspend) suspended = std::make_unique<HoldBack::Everything>(HoldBack::instance());
+      const Gate::Closed closed{g_gate};
+      kept = Kept{Inventory::take()};
+      transplant_->follow(kept.all, Transplant::Stage::stopped);
+      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start);
+      sources_ = transplant_->take_over(kept.all);
+      executors_in_use().push_back(to_.get());
+      std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
+      is_switched_ = true;
+      for (Executor* const source : sources_) source->session_left();
+      std::swap(suspended, g_suspended);  // what was held for a suspension before is let go below
+      g_whereabouts.is_suspended = order_.kind == Order::Kind::suspend;
+      if (!g_whereabouts.is_suspended) g_whereabouts = {order_.to, order_.device, false};
+      before_ = std::move(suspended);
+    }
+    before_.reset();
+    finish_stop(start);
+    left_ = std::move(kept);
+  }
+  void finish_stop(Clock::time_point start) {
+    report_.stop = micros(Clock::now() - start);
+    is_stopped_ = false;
+  }
+
+  // The source gives everything back, once nobody is in one of its functions any more.
+  void release_source() {
+    for (Executor* const source : sources_) {
+      while (source->pins.load(std::memory_order_acquire) != 0) std::this_thread::sleep_for(1ms);
+    }
+    transplant_->leave_sources(left_.all);
+    left_ = Kept{};
+    const auto starting = starting_executors();
+    for (Executor* const source : sources_) {
+      source->leave();
+      // The first ones are known by their platforms. Others go behind their own callbacks, which may be posted already.
+      if (std::find(starting.begin(), starting.end(), source) == starting.end())
+        callbacks::post([source] { delete source; });
+    }
+    (void)to_.release();  // the session's now
+  }
+
+  const Order& order_;
+  const std::function<void(const Progress&)>& on_progress_;
+  const std::atomic<bool>& cancelled_;
+  std::unique_ptr<Executor> to_;
+  std::optional<Transplant> transplant_;
+  Report report_;
+  Progress progress_;
+  Clock::time_point last_told_;
+  double rate_ = 0;  // bytes per second that were read, compared and sent
+  std::chrono::microseconds predicted_{0};
+  bool is_stopped_ = false;
+  bool is_switched_ = false;
+  Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
+  std::unique_ptr<HoldBack::Everything> before_;
+  std::unique_ptr<Slicer> slicer_;
+  std::set<Executor*> sources_;
+  Kept left_;
+};
+
+}  // namespace
+
+Whereabouts whereabouts() { return g_whereabouts; }
+
+Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
+                    const std::atomic<bool>& cancelled) {
+  return Mover{order, on_progress, cancelled}.run();
+}
+
+}  // namespace grus::move

@@ -1,0 +1,143 @@
+#include "move/plan.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+
+#include "base/log.hpp"
+#include "command/gate.hpp"
+#include "objects/immovable.hpp"
+#include "objects/profile.hpp"
+
+namespace grus::move {
+namespace {
+
+struct Candidate {
+  std::uint32_t platform = 0;
+  cl_uint index = 0;
+  std::string name;
+};
+
+std::string text_of(const Result<Bytes>& bytes) { return bytes ? text_from_bytes(*bytes) : std::string{}; }
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  return lower(text).find(lower(part)) != std::string::npos;
+}
+
+std::optional<std::pair<std::uint32_t, cl_uint>> numbers_in(const std::string& text) {
+  std::uint32_t platform = 0;
+  cl_uint device = 0;
+  char colon = 0;
+  std::istringstream stream{text};
+  if (stream >> platform >> colon >> device && colon == ':' && stream.eof()) return std::pair{platform, device};
+  return std::nullopt;
+}
+
+// What the program was told about its device must hold at the destination.
+void compare(Device& device, Executor& to, std::vector<std::string>& reasons) {
+  const auto told = Profile::of_device([&](cl_device_info query) { return told_of(device, query); });
+  const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(device.id(), query); });
+  const std::string name = text_of(to.device_info(device.id(), CL_DEVICE_NAME));
+  for (const auto& reason : told.missing(there)) reasons.push_back(fmt::format("{}: {}", name, reason));
+}
+
+// A name that no object of the program's has or will have.
+ObjectId id_to_look_with() {
+  const Gate::Entry entry{kInternalCall};
+  return Ref<Device>::adopt(slab<Device>().create(nullptr, PlatformBelow{}, nullptr))->id();
+}
+
+std::vector<Candidate> candidates(Executor& to, const std::string& wanted) {
+  std::vector<Candidate> found;
+  const auto platforms = to.platforms();
+  const auto numbers = numbers_in(wanted);
+  for (std::uint32_t platform = 0; platform < platforms.size(); ++platform) {
+    const auto count = to.device_count(platform);
+    for (cl_uint index = 0; count && index < *count; ++index) {
+      const ObjectId id = id_to_look_with();
+      to.name_device(platform, index, id);
+      const std::string name = text_of(to.device_info(id, CL_DEVICE_NAME));
+      const bool fits = numbers
+                            ? numbers->first == platform && numbers->second == index
+                            : wanted.empty() || contains(name, wanted) || contains(platforms[platform].name, wanted);
+      if (fits) found.push_back({platform, index, platforms[platform].name + " / " + name});
+    }
+  }
+  return found;
+}
+
+bool shares_host_memory(Executor& to, ObjectId device) {
+  const auto get = [&](cl_device_info query, auto otherwise) {
+    const auto bytes = to.device_info(device, query);
+    return bytes ? from_bytes<decltype(otherwise)>(*bytes) : otherwise;
+  };
+  if (treats_memory_as_own()) return false;
+  return (get(CL_DEVICE_TYPE, cl_device_type{0}) & CL_DEVICE_TYPE_CPU) ||
+         get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE});
+}
+
+void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::vector<std::string>& reasons) {
+  for (const Match& match : plan.matches) {
+    const auto bytes = to.device_info(match.device->id(), CL_DEVICE_GLOBAL_MEM_SIZE);
+    if (bytes && from_bytes<cl_ulong>(*bytes) < plan.bytes)
+      reasons.push_back(
+          fmt::format("{} bytes are in use, the destination has {}", plan.bytes, from_bytes<cl_ulong>(*bytes)));
+  }
+  for (const auto& program : all.programs) {
+    const std::lock_guard lock{program->mutex};
+    const Recipe& recipe = *program->recipe;
+    if (recipe.origin != ProgramOrigin::binary || recipe.fallback) continue;
+    const bool is_same = std::all_of(program->devices.begin(), program->devices.end(), [&](const auto& device) {
+      return executor_of(*device).device_identity(device->id()) == to.device_identity(device->id());
+    });
+    if (!is_same) reasons.emplace_back("a program was loaded from a driver's own binary, which fits no other device");
+  }
+}
+
+}  // namespace
+
+Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
+  Plan plan;
+  plan.reasons = immovable_reasons();
+  plan.bytes = all.bytes();
+  plan.objects = all.size();
+  const auto roots = all.root_devices();
+  auto there = candidates(to, wanted);
+  if (there.empty()) {
+    plan.reasons.push_back(wanted.empty() ? "the destination has no device"
+                                          : fmt::format("the destination has no device like '{}'", wanted));
+    return plan;
+  }
+  std::erase_if(there, [&](const Candidate& one) { return one.platform != there[0].platform; });
+  if (there.size() < roots.size()) {
+    plan.reasons.push_back(
+        fmt::format("the program uses {} devices, the destination has {}", roots.size(), there.size()));
+    return plan;
+  }
+  for (std::size_t next = 0; next < roots.size(); ++next) {
+    Device& device = *roots[next];
+    to.name_device(there[next].platform, there[next].index, device.id());
+    plan.matches.push_back({&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
+    plan.destination += (next == 0 ? "" : ", ") + there[next].name;
+    compare(device, to, plan.reasons);
+  }
+  // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
+  for (const auto& device : all.idle_devices) {
+    const bool leaves = roots.empty() || std::any_of(roots.begin(), roots.end(), [&](const Device* root) {
+                          return root->home.executor == device->home.executor;
+                        });
+    if (!leaves) continue;
+    const Candidate& one = there[plan.matches.size() % there.size()];
+    to.name_device(one.platform, one.index, device->id());
+    plan.matches.push_back({device.get(), one.platform, one.index, shares_host_memory(to, device->id())});
+  }
+  check_objects(all, to, plan, plan.reasons);
+  return plan;
+}
+
+}  // namespace grus::move

@@ -1,0 +1,158 @@
+#include "move/shelf.hpp"
+
+#include <cstring>
+
+#include "command/callbacks.hpp"
+#include "objects/image_format.hpp"
+
+namespace grus::move {
+namespace {
+
+ImageFacts facts_of(const cl_image_desc& desc, std::size_t element_size) {
+  ImageFacts facts;
+  facts.desc = desc;
+  facts.element_size = element_size;
+  return facts;
+}
+
+// Both sides in rows; the shelf's is packed.
+struct Rows {
+  Triple extent{};  // bytes of a row, rows, slices
+  std::size_t row_pitch = 0;
+  std::size_t slice_pitch = 0;
+};
+
+template <typename Copy>
+void each_row(const Rows& rows, Copy copy) {
+  std::size_t packed = 0;
+  for (std::size_t slice = 0; slice < rows.extent[2]; ++slice) {
+    for (std::size_t row = 0; row < rows.extent[1]; ++row) {
+      copy(packed, slice * rows.slice_pitch + row * rows.row_pitch, rows.extent[0]);
+      packed += rows.extent[0];
+    }
+  }
+}
+
+Rows rows_of(const cl_image_desc& desc, std::size_t element_size, std::size_t row_pitch, std::size_t slice_pitch) {
+  Triple extent = facts_of(desc, element_size).extent();
+  extent[0] *= element_size;
+  if (row_pitch == 0) row_pitch = extent[0];
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {  // its rows are slices
+    return {extent, slice_pitch != 0 ? slice_pitch : row_pitch, 0};
+  }
+  return {extent, row_pitch, slice_pitch != 0 ? slice_pitch : row_pitch * extent[1]};
+}
+
+}  // namespace
+
+std::map<std::uint64_t, Shelf::Shelved> Shelf::contents() const {
+  const std::lock_guard lock{mutex_};
+  return memories_;
+}
+
+Shelf::Shelved* Shelf::find(ObjectId id) {
+  const std::lock_guard lock{mutex_};
+  const auto found = memories_.find(id.value());
+  return found == memories_.end() ? nullptr : &found->second;
+}
+
+cl_int Shelf::create_buffer(const NewBuffer& buffer) {
+  if (buffer.is_region) return CL_SUCCESS;
+  Shelved shelved{memory_in_pages(buffer.size), buffer.size, {}, 0};
+  if (const void* const contents = buffer.host ? buffer.host : buffer.initial)
+    std::memcpy(shelved.memory->data(), contents, buffer.size);
+  const std::lock_guard lock{mutex_};
+  memories_[buffer.id.value()] = std::move(shelved);
+  return CL_SUCCESS;
+}
+
+Result<ImageLayout> Shelf::create_image(const NewImage& image) {
+  const std::size_t element = element_size(image.format);
+  const Rows rows = rows_of(image.desc, element, image.desc.image_row_pitch, image.desc.image_slice_pitch);
+  const bool has_slices = image.desc.image_type == CL_MEM_OBJECT_IMAGE3D ||
+                          image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
+                          image.desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
+  const std::size_t size = rows.extent[0] * rows.extent[1] * rows.extent[2];
+  const ImageLayout layout{
+      element, rows.extent[0],
+      has_slices ? rows.extent[0] * (image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : rows.extent[1]) : 0,
+      size};
+  if (image.from) return layout;
+  Shelved shelved{memory_in_pages(size), size, image.desc, element};
+  if (const void* const contents = image.host ? image.host : image.initial) {
+    each_row(rows, [&](std::size_t packed, std::size_t given, std::size_t bytes) {
+      std::memcpy(shelved.memory->data() + packed, static_cast<const std::byte*>(contents) + given, bytes);
+    });
+  }
+  const std::lock_guard lock{mutex_};
+  memories_[image.id.value()] = std::move(shelved);
+  return layout;
+}
+
+void Shelf::when_memory_is_gone(ObjectId memory, std::function<void()> call) {
+  const std::lock_guard lock{mutex_};
+  watched_[memory.value()].push_back(std::move(call));
+}
+
+void Shelf::free(ObjectType type, ObjectId id) noexcept {
+  if (type != ObjectType::memory) return;
+  const std::lock_guard lock{mutex_};
+  memories_.erase(id.value());
+  const auto watched = watched_.extract(id.value());
+  if (watched.empty()) return;
+  for (auto& call : watched.mapped()) callbacks::post(std::move(call));
+}
+
+// It waits until the session is somewhere again; then it is built there.
+BuildOutcome Shelf::build(const BuildOrder&) {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [this] { return is_left_; });
+  BuildOutcome outcome;
+  outcome.code = kNowhere;
+  return outcome;
+}
+
+void Shelf::session_left() {
+  const std::lock_guard lock{mutex_};
+  is_left_ = true;
+  changed_.notify_all();
+}
+
+cl_int Shelf::submit(const command::Read& read, const Placement&) {
+  const Shelved* const from = find(read.memory);
+  if (!from) return CL_INVALID_MEM_OBJECT;
+  std::memcpy(read.to, from->memory->data() + read.range.offset, read.range.size);
+  return CL_SUCCESS;
+}
+
+cl_int Shelf::submit(const command::Write& write, const Placement&) {
+  Shelved* const to = find(write.memory);
+  if (!to) return CL_INVALID_MEM_OBJECT;
+  std::memcpy(to->memory->data() + write.range.offset, write.from, write.range.size);
+  return CL_SUCCESS;
+}
+
+cl_int Shelf::submit(const command::Fill& fill, const Placement&) {
+  Shelved* const to = find(fill.memory);
+  if (!to) return CL_INVALID_MEM_OBJECT;
+  for (std::size_t done = 0; done < fill.range.size; done += fill.pattern.size)
+    std::memcpy(to->memory->data() + fill.range.offset + done, fill.pattern.bytes.data(), fill.pattern.size);
+  return CL_SUCCESS;
+}
+
+// Only ever whole, and packed: that is how moves copy images.
+cl_int Shelf::submit(const command::ReadImage& read, const Placement&) {
+  const Shelved* const from = find(read.memory);
+  if (!from) return CL_INVALID_MEM_OBJECT;
+  std::memcpy(read.to, from->memory->data(), from->size);
+  return CL_SUCCESS;
+}
+
+cl_int Shelf::submit(const command::WriteImage& write, const Placement&) {
+  Shelved* const to = find(write.memory);
+  if (!to) return CL_INVALID_MEM_OBJECT;
+  std::memcpy(to->memory->data(), write.from, to->size);
+  return CL_SUCCESS;
+}
+
+}  // namespace grus::move

@@ -1,0 +1,100 @@
+// The session's objects, made again at another executor under the ids they have, and the switch to them.
+#pragma once
+
+#include <map>
+#include <set>
+#include <stdexcept>
+
+#include "command/executor.hpp"
+#include "memory/copy.hpp"
+#include "move/inventory.hpp"
+
+namespace grus::move {
+
+// Something stands in the way of a move; what it says is for people.
+struct Refused : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// A device of the program's, and what stands for it at the destination.
+struct Match {
+  Device* device = nullptr;
+  std::uint32_t platform = 0;
+  cl_uint index = 0;
+  bool shares_host_memory = false;
+};
+
+class Transplant {
+ public:
+  // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
+  enum class Where : std::uint8_t { somewhere, nowhere };
+  Transplant(Executor& to, std::vector<Match> matches, Where where)
+      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere} {}
+
+  // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
+  // whose memory both sides work in are left for later: only one of them may use it at a time.
+  enum class Stage : std::uint8_t { running, stopped };
+  void follow(const Inventory& inventory, Stage stage);
+  // Copies what the objects hold; in the end everything that changed. Says how much there was.
+  memory::Copied copy(const Inventory& inventory, Stage stage, const memory::OnCopied& on_copied);
+  // With the gate closed and everything drained and copied: from here on the objects are there.
+  // Says which executors the session leaves.
+  std::set<Executor*> take_over(const Inventory& inventory);
+  // When nobody is in one of their functions: gives back what was made there.
+  void leave_sources(const Inventory& inventory) noexcept;
+  // Everything made there is freed.
+  void undo() noexcept;
+
+  std::uint64_t bytes_at_stake(const Inventory& inventory) const;  // that would be copied
+
+ private:
+  enum class Home : std::uint8_t {
+    shared,     // both sides work in the same memory: nothing is copied
+    programs,   // the program's own memory
+    own,        // memory for it here
+    elsewhere,  // none here
+  };
+  struct Twin {
+    Home home = Home::elsewhere;
+    std::shared_ptr<HostMemory> memory;
+    std::unique_ptr<memory::SentPages> pages;  // if copied
+    bool is_suspect = true;                    // never copied, or while commands from before may have been running
+  };
+  using Made = std::map<std::uint64_t, ObjectId>;  // by creation
+
+  const Match& match_of(const Device& device) const;
+  bool shares_host_memory(const Context& context) const;
+  bool both_work_in_place(const Context& context);
+  void make_sub_device(Device& device);
+  void make_context(Context& context);
+  void make_queue(const Queue& queue);
+  void make_sampler(const Sampler& sampler);
+  bool make_memory(Memory& memory, Stage stage);
+  cl_int make_buffer(Memory& memory, const Twin& twin);
+  cl_int make_image(Memory& memory, const Twin& twin);
+  Twin twin_for(Memory& memory);
+  void make_program(Program& program);
+  void make_kernel(Kernel& kernel);
+  BuildOrder order_for(const Program& program, std::shared_ptr<const Recipe> recipe) const;
+  void build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe);
+  template <typename T, typename Make>
+  void follow_type(ObjectType type, const std::vector<Ref<T>>& objects, Make make);
+  void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
+  Queue& courier_of(const Context& context);
+  void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
+
+  Executor& to_;
+  const std::vector<Match> matches_;
+  const bool is_nowhere_;
+  std::map<ObjectType, Made> made_;
+  std::map<std::uint64_t, Twin> twins_;                   // by memory
+  std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
+  std::map<const Context*, bool> in_place_;
+  std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
+  std::map<const Context*, Executor*> sources_;    // where each was
+  std::map<const Device*, Executor*> sub_device_sources_;
+  std::vector<std::pair<Executor*, ObjectId>> events_left_;
+  std::vector<std::pair<Executor*, ObjectId>> regions_left_;
+};
+
+}  // namespace grus::move

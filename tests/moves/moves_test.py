@@ -1,0 +1,385 @@
+#!/usr/bin/python3
+"""Programs that are moved while they run, suspended, resumed, and put back to checkpoints: their results stay right."""
+
+import json
+import os
+import pathlib
+import random
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
+SOURCE = pathlib.Path(os.environ["GRUS_SOURCE"])
+sys.path.insert(0, str(SOURCE / "bench"))
+
+from moving import Session, run_and_move  # noqa: E402
+from serving import Server  # noqa: E402
+
+GRUS = BUILD / "bin/grus"
+SUBJECT = BUILD / "bin/tests/move_subject"
+WORKLOADS = BUILD / "bin/workloads"
+SLOWER = 4 if os.environ.get("GRUS_SANITIZE") else 1
+SECONDS = 120 * SLOWER
+# PoCL offers what memory is free when it starts; here all devices offer the same.
+ENVIRONMENT = os.environ | {"POCL_MEMORY_LIMIT": "2", "POCL_DEVICES": "pthread pthread"}
+
+
+def wait_for(condition, seconds=5):
+    until = time.monotonic() + seconds
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    return condition()
+
+
+class Subject:
+    """A program that works until it is told to end."""
+
+    def __init__(self, *arguments, options=(), environment=None):
+        self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
+        self.environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": self.folder.name} | (environment or {})
+        self.process = subprocess.Popen([GRUS, "run", *options, "--", SUBJECT, *map(str, arguments)],
+                                        env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE)
+        self.session = Session(self.process.pid, self.environment)
+
+    def __enter__(self):
+        line = self.process.stdout.readline()
+        if line != "ready\n":
+            raise AssertionError(f"{line}{self.process.stderr.read()}")
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()
+
+    def ask(self, command, **request):
+        answer = self.session.ask(command=command, **request)
+        if answer is None:
+            raise AssertionError(f"no answer: {self.process.poll()} {self.process.stderr.read()}")
+        return answer
+
+    def say(self, line):
+        """For the program's input; answers with a line of its output."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def end(self):
+        """What it tells at its end."""
+        output, errors = self.process.communicate(timeout=SECONDS)
+        if self.process.returncode or not output.strip().endswith("right"):
+            raise AssertionError(f"status {self.process.returncode}: {output}{errors}")
+        return json.loads(output.strip().removesuffix("right"))
+
+
+class TestCase(unittest.TestCase):
+    def server(self, kind="unix", **environment):
+        return self.enterContext(Server(GRUS, kind, None, ENVIRONMENT | environment, errors=subprocess.DEVNULL))
+
+    def subject(self, *arguments, **options):
+        return self.enterContext(Subject(*arguments, **options))
+
+    def move(self, subject, **where):
+        answer = subject.ask("move", **where)
+        self.assertTrue(answer["ok"], answer)
+        return answer
+
+    def refused(self, subject, command="move", **where):
+        answer = subject.ask(command, **where)
+        self.assertFalse(answer["ok"], answer)
+        return answer["error"]
+
+    def places(self):
+        """One of each kind, so that going round makes every kind of move."""
+        return [{"to": "local", "device": "0:1"}, {"to": self.server().address}, {"to": self.server("tcp").address},
+                {"to": "local", "device": "0:0"}]
+
+
+class MovesTest(TestCase):
+    def round_trip(self, *subject, times=3):
+        subject = self.subject(*subject)
+        for place in self.places() * times:
+            self.move(subject, **place)
+            time.sleep(0.02)
+        self.assertGreater(subject.end()["rounds"], times)
+
+    def test_busy_program(self):
+        self.round_trip("busy")
+
+    def test_kernel_that_casts_const_away(self):
+        self.round_trip("const")
+
+    def test_region_written_while_it_is_mapped(self):
+        self.round_trip("mapped")
+
+    def test_callbacks_that_take_long(self):
+        self.round_trip("callback")
+
+    def test_objects_made_and_freed_all_the_time(self):
+        self.round_trip("create", times=2)
+
+    def test_program_that_starts_at_a_server(self):
+        first, second = self.server(), self.server("tcp")
+        subject = self.subject("busy", options=["--gpu", first.address])
+        self.move(subject, to=second.address)
+        self.assertTrue(wait_for(lambda: len(first.workers()) == 1), "the session has left; one is ready")
+        self.move(subject, to="local")
+        self.move(subject, to=first.address)
+        subject.end()
+
+    def test_memory_of_its_own(self):
+        """As if the devices had memory of their own: mappings are copies there."""
+        for name in ("mapped", "busy"):
+            with self.subTest(name):
+                subject = self.subject(name, environment={"GRUS_MEMORY": "own"})
+                server = self.server(GRUS_MEMORY="own")
+                for place in [{"to": "local", "device": "0:1"}, {"to": server.address}, {"to": "local"}] * 2:
+                    self.move(subject, **place)
+                subject.end()
+
+    def test_program_scope_variable_is_refused(self):
+        subject = self.subject("scope")
+        self.assertIn("program-scope", self.refused(subject, to="local"))
+        self.assertIn("program-scope", self.refused(subject, "suspend"))
+        subject.end()
+
+    def test_reasons_against_a_move(self):
+        subject = self.subject("busy")
+        self.assertIn("no device like", self.refused(subject, to="local", device="a device that isn't there"))
+        self.assertIn("grus serve", self.refused(subject, to="unix:/nowhere/at/all"))
+        small = self.server(POCL_MEMORY_LIMIT="1")
+        self.assertIn("CL_DEVICE_MAX_MEM_ALLOC_SIZE", self.refused(subject, to=small.address))
+        self.assertTrue(subject.ask("move", to="local", device="0:1", dry_run=True)["ok"])
+        subject.end()
+
+    def test_only_changed_pages_are_sent_in_the_stop(self):
+        subject = self.subject("busy", 16, 4, 1)
+        moved = self.move(subject, to=self.server().address)
+        self.assertEqual(moved["plan"]["bytes"], 64 << 20)
+        self.assertLessEqual(moved["sent_stopped"], 1 << 20)
+        self.assertGreaterEqual(moved["sent_running"], 64 << 20)
+        subject.end()
+
+    def test_nothing_is_copied_between_devices_that_share_the_memory(self):
+        subject = self.subject("busy", 16, 4, 1)
+        moved = self.move(subject, to="local", device="0:1")
+        self.assertEqual(moved["sent_running"] + moved["sent_stopped"], 0)
+        subject.end()
+
+    def test_other_drivers(self):
+        """PoCL, rusticl, Oclgrind and back, in one run."""
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-vendors-")))
+        for name, library in (("pocl", "libpocl.so.2"), ("rusticl", "libRusticlOpenCL.so.1"),
+                              ("oclgrind", "/usr/lib/oclgrind/liboclgrind-rt-icd.so")):
+            (folder / f"{name}.icd").write_text(library + "\n")
+        if os.environ.get("GRUS_SANITIZE"):
+            self.skipTest("these drivers don't run under a sanitizer")
+        environment = {"RUSTICL_ENABLE": "llvmpipe", "POCL_MEMORY_LIMIT": "1", "GRUS_VENDORS": str(folder),
+                       "SUBJECT_PLATFORM": "Portable"}
+        profile = folder / "profile"
+        made = subprocess.run([GRUS, "profile", "make", "local", "-o", profile], env=ENVIRONMENT | environment,
+                              capture_output=True, text=True, check=True)
+        self.assertRegex(made.stderr, "(?s)(rusticl|Portable|Oclgrind).*(rusticl|Portable|Oclgrind)")
+        options = {"options": ["--vendors", str(folder), "--profile", str(profile)], "environment": environment}
+        busy = self.subject("busy", 2, 1, 1, **options)
+        for name in ("rusticl", "Portable") * 3:
+            self.move(busy, to="local", device=name)
+            time.sleep(0.1)
+        busy.end()
+        # Oclgrind lets only one thread at a time do anything, so the program waits for input meanwhile.
+        state = self.subject("state", **options)
+        for number, name in enumerate(("rusticl", "oclgrind", "Portable", "oclgrind", "rusticl", "Portable"), 1):
+            self.move(state, to="local", device=name, rounds=0)
+            self.assertEqual(state.say("add"), str(number), name)
+
+
+class SuspendTest(TestCase):
+    def test_suspended_and_resumed(self):
+        server = self.server()
+        subject = self.subject("busy")
+        for where in ({}, {"to": server.address}, {"to": "local", "device": "0:1"}):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            self.assertEqual(subject.ask("describe")["at"], "suspended")
+            self.assertIn("suspended already", self.refused(subject, "suspend"))
+            time.sleep(0.2)
+            answer = subject.ask("resume", **where)
+            self.assertTrue(answer["ok"], answer)
+        self.assertIn("isn't suspended", self.refused(subject, "resume"))
+        subject.end()
+
+    def test_enqueue_goes_on_while_suspended(self):
+        subject = self.subject("enqueue")
+        self.assertTrue(subject.ask("suspend")["ok"])
+        time.sleep(1)
+        self.assertTrue(subject.ask("resume")["ok"])
+        told = subject.end()
+        self.assertGreater(told["rounds"], 500)
+
+    def test_objects_can_be_made_while_suspended(self):
+        subject = self.subject("create")
+        for _ in range(3):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            time.sleep(0.1)
+            self.assertTrue(subject.ask("resume")["ok"])
+            time.sleep(0.1)
+        subject.end()
+
+
+class CheckpointTest(TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-checkpoint-")))
+        self.file = str(self.folder / "file")
+        self.program = self.subject("state")
+
+    def checkpoint(self):
+        answer = self.program.ask("checkpoint", file=self.file)
+        self.assertTrue(answer["ok"], answer)
+
+    def test_state_comes_back(self):
+        for expected in ("1", "2", "3"):
+            self.assertEqual(self.program.say("add"), expected)
+        self.checkpoint()
+        self.assertEqual(self.program.say("add"), "4")
+        self.assertTrue(self.program.ask("restore", file=self.file)["ok"])
+        self.assertEqual(self.program.say("look"), "3")
+        self.move(self.program, to=self.server().address)  # it belongs to the session, wherever that is
+        self.assertEqual(self.program.say("add"), "4")
+        self.assertTrue(self.program.ask("restore", file=self.file)["ok"])
+        self.assertEqual(self.program.say("look"), "3")
+
+    def test_damaged_files_are_refused(self):
+        self.program.say("add")
+        self.checkpoint()
+        whole = pathlib.Path(self.file).read_bytes()
+        chance = random.Random(1)
+        for _ in range(20):
+            place = chance.randrange(len(whole))
+            altered = bytearray(whole)
+            altered[place] ^= 1 << chance.randrange(8)
+            pathlib.Path(self.file).write_bytes(altered)
+            self.refused(self.program, "restore", file=self.file)
+        for size in (0, 7, 100, len(whole) - 1):
+            pathlib.Path(self.file).write_bytes(whole[:size])
+            self.refused(self.program, "restore", file=self.file)
+        pathlib.Path(self.file).write_bytes(whole + b"more")
+        self.refused(self.program, "restore", file=self.file)
+        self.assertEqual(self.program.say("add"), "2")
+
+    def test_file_of_another_session_is_refused(self):
+        self.checkpoint()
+        other = self.subject("state")
+        self.assertIn("another session", self.refused(other, "restore", file=self.file))
+
+    def test_full_disk_leaves_no_file(self):
+        full = self.folder / "full"
+        full.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", full], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", full], check=True)
+        self.program.say("add")
+        self.assertIn("No space left", self.refused(self.program, "checkpoint", file=str(full / "file")))
+        self.assertEqual(list(full.iterdir()), [])
+        self.assertEqual(self.program.say("add"), "2")
+
+
+class FailuresTest(TestCase):
+    def test_destination_that_is_killed(self):
+        """At random moments: the program goes on, here or there, until a server that it is at dies."""
+        chance = random.Random(2)
+        subject = self.subject("busy", 16, 4, 4)
+        for _ in range(8):
+            with Server(GRUS, "unix", None, ENVIRONMENT, errors=subprocess.DEVNULL) as server:
+                workers = server.workers()
+                killer = threading.Timer(chance.uniform(0, 0.15), lambda: [os.kill(pid, signal.SIGKILL)
+                                                                           for pid in workers])
+                killer.start()
+                answer = subject.ask("move", to=server.address)
+                if answer["ok"]:
+                    back = subject.ask("move", to="local")
+                    killer.join()
+                    if not back["ok"]:
+                        return  # it was there when the server died: nothing can save it
+                killer.join()
+        subject.end()
+
+    def test_whoever_asked_goes_away(self):
+        subject = self.subject("busy", 32, 8, 8)
+        server = self.server()
+        for _ in range(5):
+            command = subprocess.Popen([GRUS, "move", str(subject.process.pid), "--to", server.address,
+                                        "--bandwidth", "100MB"], env=subject.environment, stdout=subprocess.DEVNULL,
+                                       stderr=subprocess.DEVNULL)
+            time.sleep(0.2)
+            command.terminate()
+            command.wait()
+        self.assertEqual(subject.ask("describe")["at"], "local")
+        subject.end()
+
+    def test_stop_that_would_be_too_long(self):
+        subject = self.subject("busy", 2, 64, 64)
+        said = self.refused(subject, to=self.server().address, max_stop_ms=1)
+        self.assertRegex(said, "stop|time allowed")
+        subject.end()
+
+
+class CommandTest(TestCase):
+    def grus(self, subject, *arguments):
+        return subprocess.run([GRUS, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS, check=False,
+                              env=subject.environment)
+
+    def test_commands(self):
+        subject = self.subject("busy", options=["--name", "job"])
+        listed = json.loads(self.grus(subject, "ps", "--json", "--interval", "0.1").stdout)
+        self.assertEqual([one["name"] for one in listed[0]["sessions"]], ["job"])
+        self.assertIn("can be moved", self.grus(subject, "why", "job").stdout)
+        trace = pathlib.Path(subject.folder.name) / "trace"
+        moved = self.grus(subject, "move", "job", "--to", "0:1", "--trace", trace)
+        self.assertEqual(moved.returncode, 0, moved.stderr)
+        self.assertRegex(moved.stdout, r"stop: [\d.]+ ms")
+        self.assertIn("switch", {event["name"] for event in json.loads(trace.read_text())["traceEvents"]})
+        for arguments in (["suspend", "job"], ["resume", "job"], ["move", "all", "--to", "local", "--json"]):
+            done = self.grus(subject, *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        nobody = self.grus(subject, "move", "nobody", "--to", "local")
+        self.assertEqual(nobody.returncode, 1)
+        self.assertIn("grus ps", nobody.stderr)
+        subject.end()
+
+
+class LongMovesTest(TestCase):
+    def test_all_workloads(self):
+        """Each gives the checksum that it gives unmoved, and finds its own results right."""
+        places = self.places()
+        for program in sorted(WORKLOADS.iterdir()):
+            with self.subTest(program.name):
+                command = [program, "--quick", "--iterations", "400" if program.name != "awkward" else "40"]
+                still = subprocess.run([GRUS, "run", "--", *map(str, command)], env=ENVIRONMENT, capture_output=True,
+                                       text=True, timeout=SECONDS, check=False)
+                moved = run_and_move(GRUS, command, places, ENVIRONMENT, timeout=SECONDS)
+                self.assertEqual(moved.status, 0, moved.errors)
+                self.assertEqual(moved.refused, [])
+                self.assertEqual(re.findall("checksum.*", moved.output), re.findall("checksum.*", still.stdout))
+
+    def test_awkward_moved_a_thousand_times(self):
+        moves = 0
+        while moves < 1000:
+            moved = run_and_move(GRUS, [WORKLOADS / "awkward", "--quick", "--seconds", "20"], self.places(), ENVIRONMENT,
+                                 timeout=SECONDS)
+            self.assertEqual(moved.status, 0, moved.errors)
+            self.assertEqual(moved.refused, [])
+            moves += len(moved.done)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["MovesTest"]:  # all the fast ones
+        sys.argv[1:] = ["MovesTest", "SuspendTest", "CheckpointTest", "FailuresTest", "CommandTest"]
+    unittest.main(verbosity=2)

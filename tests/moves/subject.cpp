@@ -1,0 +1,382 @@
+// Programs to be moved while they run. Each works until its standard input ends, checks everything at the end, and
+// prints one line: how often it went round, the longest that one round took, and "right" or what is wrong.
+//   busy [BUFFERS [MIB [DIRTY_MIB]]]   buffers of so many MiB, of the first of which a part is worked on all the time
+//   const        a kernel writes through a pointer to const
+//   scope        a program with a program-scope variable
+//   mapped       a region that is mapped for writing the whole time, and written by a thread
+//   callback     callbacks that take long, and call back
+//   create       objects made, built again and freed all the time
+//   enqueue      a thread that only enqueues; what it tells is its longest call
+//   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
+#include <CL/cl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Words = std::vector<cl_uint>;
+
+constexpr const char* kSource = R"CLC(
+kernel void fill(global uint* to, uint seed) { const uint i = get_global_id(0); to[i] = (i ^ seed) * 2654435761u; }
+kernel void advance(global uint* words, uint step) {
+  const uint i = get_global_id(0);
+  words[i] = words[i] * 1664525u + 1013904223u + step;
+}
+kernel void sneak(global const uint* words, uint step) {
+  const uint i = get_global_id(0);
+  ((global uint*)words)[i] = words[i] * 1664525u + 1013904223u + step;
+}
+kernel void wait_a_while(global uint* words, uint rounds) {
+  uint x = get_global_id(0);
+  for (uint i = 0; i < rounds; ++i) x = x * 1664525u + 1013904223u;
+  words[get_global_id(0)] += x == 0 ? 2 : 1;
+}
+)CLC";
+constexpr const char* kScoped = R"CLC(
+global uint counter = 0;
+kernel void count(global uint* to) { to[0] = ++counter; }
+)CLC";
+
+[[noreturn]] void fail(const std::string& what) {
+  std::printf("wrong: %s\n", what.c_str());
+  std::exit(1);
+}
+
+void check(cl_int code, const char* what) {
+  if (code != CL_SUCCESS) fail(std::string{what} + ": OpenCL error " + std::to_string(code));
+}
+
+bool is_input_over() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) > 0;
+}
+
+cl_uint filled(cl_uint i, cl_uint seed) { return (i ^ seed) * 2654435761U; }
+cl_uint advanced(cl_uint word, cl_uint step) { return word * 1664525U + 1013904223U + step; }
+
+struct Subject {
+  Subject() {
+    cl_platform_id platforms[16];
+    cl_uint count = 0;
+    check(clGetPlatformIDs(16, platforms, &count), "clGetPlatformIDs");
+    cl_platform_id platform = platforms[0];
+    const char* const wanted = std::getenv("SUBJECT_PLATFORM");  // part of its name
+    for (cl_uint next = 0; wanted && next < count; ++next) {
+      char name[256] = "";
+      check(clGetPlatformInfo(platforms[next], CL_PLATFORM_NAME, sizeof name, name, nullptr), "clGetPlatformInfo");
+      if (std::strstr(name, wanted)) platform = platforms[next];
+    }
+    check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "clGetDeviceIDs");
+    cl_int code = CL_SUCCESS;
+    context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
+    check(code, "clCreateContext");
+    queue = clCreateCommandQueue(context, device, 0, &code);
+    check(code, "clCreateCommandQueue");
+    program = build(kSource);
+  }
+  cl_program build(const char* source, const char* options = "") const {
+    cl_int code = CL_SUCCESS;
+    cl_program made = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
+    check(code, "clCreateProgramWithSource");
+    check(clBuildProgram(made, 1, &device, options, nullptr, nullptr), "clBuildProgram");
+    return made;
+  }
+  cl_kernel kernel(const char* name, cl_program from = nullptr) const {
+    cl_int code = CL_SUCCESS;
+    cl_kernel made = clCreateKernel(from ? from : program, name, &code);
+    check(code, "clCreateKernel");
+    return made;
+  }
+  cl_mem buffer(size_t words) const {
+    cl_int code = CL_SUCCESS;
+    cl_mem made = clCreateBuffer(context, CL_MEM_READ_WRITE, words * sizeof(cl_uint), nullptr, &code);
+    check(code, "clCreateBuffer");
+    return made;
+  }
+  void run(cl_kernel kernel, cl_mem memory, cl_uint value, size_t words, cl_event* event = nullptr) const {
+    check(clSetKernelArg(kernel, 0, sizeof memory, &memory), "clSetKernelArg");
+    check(clSetKernelArg(kernel, 1, sizeof value, &value), "clSetKernelArg");
+    check(clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &words, nullptr, 0, nullptr, event),
+          "clEnqueueNDRangeKernel");
+  }
+  void finish() const { check(clFinish(queue), "clFinish"); }
+  Words read(cl_mem memory, size_t words) const {
+    Words all(words);
+    check(clEnqueueReadBuffer(queue, memory, CL_TRUE, 0, words * sizeof(cl_uint), all.data(), 0, nullptr, nullptr),
+          "clEnqueueReadBuffer");
+    return all;
+  }
+
+  cl_device_id device = nullptr;
+  cl_context context = nullptr;
+  cl_command_queue queue = nullptr;
+  cl_program program = nullptr;
+};
+
+class Rounds {
+ public:
+  // True for as long as there is input to come.
+  bool next() {
+    const auto now = Clock::now();
+    if (count_ == 0) {
+      std::printf("ready\n");
+      std::fflush(stdout);
+    } else {
+      longest_ = std::max(longest_, now - last_);
+    }
+    last_ = Clock::now();
+    return !is_input_over();
+  }
+  cl_uint number() const { return count_; }
+  cl_uint begin() { return count_++; }
+  void tell() const {
+    std::printf("{\"rounds\": %u, \"longest_ms\": %.3f} right\n", count_,
+                std::chrono::duration<double, std::milli>{longest_}.count());
+  }
+
+ private:
+  cl_uint count_ = 0;
+  Clock::time_point last_;
+  Clock::duration longest_{};
+};
+
+void expect_advanced(const Subject& subject, cl_mem memory, size_t words, size_t part, cl_uint seed, cl_uint rounds) {
+  const Words all = subject.read(memory, words);
+  for (size_t i = 0; i < words; ++i) {
+    cl_uint expected = filled(static_cast<cl_uint>(i), seed);
+    // All of the part is checked at a few places only: this is as slow as the rounds were many.
+    if (i < part && i % 4099 != 0) continue;
+    if (i < part) {
+      for (cl_uint step = 0; step < rounds; ++step) expected = advanced(expected, step);
+    }
+    if (all[i] != expected)
+      fail("word " + std::to_string(i) + " of buffer " + std::to_string(seed) + " is " + std::to_string(all[i]) +
+           ", not " + std::to_string(expected));
+  }
+}
+
+void busy(const std::vector<size_t>& sizes, const char* kernel_name = "advance") {
+  const size_t buffers = !sizes.empty() ? sizes[0] : 4;
+  const size_t words = (sizes.size() > 1 ? sizes[1] : 4) << 18;
+  const size_t part = std::min(words, (sizes.size() > 2 ? sizes[2] : 1) << 18);
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  cl_kernel advance = subject.kernel(kernel_name);
+  std::vector<cl_mem> all;
+  for (size_t next = 0; next < buffers; ++next) {
+    all.push_back(subject.buffer(words));
+    subject.run(fill, all.back(), static_cast<cl_uint>(next), words);
+  }
+  subject.finish();
+  Rounds rounds;
+  while (rounds.next()) {
+    subject.run(advance, all[0], rounds.begin(), part);
+    subject.finish();
+  }
+  for (size_t next = 0; next < buffers; ++next)
+    expect_advanced(subject, all[next], words, next == 0 ? part : 0, static_cast<cl_uint>(next), rounds.number());
+  rounds.tell();
+}
+
+void scope() {
+  Subject subject;
+  cl_program scoped = subject.build(kScoped, "-cl-std=CL2.0");
+  cl_kernel count = subject.kernel("count", scoped);
+  cl_mem to = subject.buffer(1);
+  check(clSetKernelArg(count, 0, sizeof to, &to), "clSetKernelArg");
+  const size_t one = 1;
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    check(clEnqueueNDRangeKernel(subject.queue, count, 1, nullptr, &one, nullptr, 0, nullptr, nullptr), "launch");
+    const Words all = subject.read(to, 1);
+    if (all[0] != rounds.number()) fail("the variable forgot");
+  }
+  rounds.tell();
+}
+
+void mapped() {
+  constexpr size_t kWords = 1 << 18;
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  cl_kernel advance = subject.kernel("advance");
+  cl_mem memory = subject.buffer(kWords);
+  cl_mem other = subject.buffer(kWords);
+  subject.run(fill, memory, 0, kWords);
+  subject.run(fill, other, 1, kWords);
+  cl_int code = CL_SUCCESS;
+  auto* words = static_cast<cl_uint*>(clEnqueueMapBuffer(subject.queue, memory, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0,
+                                                         kWords / 2 * sizeof(cl_uint), 0, nullptr, nullptr, &code));
+  check(code, "clEnqueueMapBuffer");
+  for (size_t i = 0; i < kWords / 2; ++i) {
+    if (words[i] != filled(static_cast<cl_uint>(i), 0)) fail("a mapping shows something else");
+  }
+  std::atomic<bool> over{false};
+  cl_uint written = 0;
+  std::thread writer{[&] {
+    for (; !over; ++written) {
+      for (size_t i = 0; i < kWords / 2; i += 256) words[i] = written;
+    }
+  }};
+  Rounds rounds;
+  while (rounds.next()) {
+    subject.run(advance, other, rounds.begin(), kWords);
+    subject.finish();
+  }
+  over = true;
+  writer.join();
+  check(clEnqueueUnmapMemObject(subject.queue, memory, words, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+  const Words all = subject.read(memory, kWords);
+  for (size_t i = 0; i < kWords; ++i) {
+    const bool is_written = i < kWords / 2 && i % 256 == 0 && written != 0;
+    const cl_uint expected = is_written ? written - 1 : filled(static_cast<cl_uint>(i), 0);
+    if (all[i] != expected) fail("word " + std::to_string(i) + " isn't what was written while it was mapped");
+  }
+  expect_advanced(subject, other, kWords, kWords, 1, rounds.number());
+  rounds.tell();
+}
+
+void callback() {
+  constexpr size_t kWords = 1 << 12;
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  cl_kernel advance = subject.kernel("advance");
+  cl_mem memory = subject.buffer(kWords);
+  subject.run(fill, memory, 0, kWords);
+  static std::atomic<cl_uint> called{0};
+  static Subject* s_subject = &subject;
+  Rounds rounds;
+  cl_uint asked = 0;
+  while (rounds.next()) {
+    cl_event event = nullptr;
+    subject.run(advance, memory, rounds.begin(), kWords, &event);
+    if (rounds.number() % 64 == 1) {
+      ++asked;
+      const auto call = [](cl_event, cl_int, void*) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{30});
+        check(clFlush(s_subject->queue), "clFlush");
+        ++called;
+      };
+      check(clSetEventCallback(event, CL_COMPLETE, call, nullptr), "clSetEventCallback");
+    }
+    subject.finish();
+    cl_int status = CL_QUEUED;
+    check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr), "clGetEventInfo");
+    if (status != CL_COMPLETE) fail("an event isn't complete after clFinish");
+    check(clReleaseEvent(event), "clReleaseEvent");
+  }
+  const auto until = Clock::now() + std::chrono::seconds{30};
+  while (called != asked && Clock::now() < until) std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  if (called != asked) fail(std::to_string(called) + " callbacks of " + std::to_string(asked));
+  expect_advanced(subject, memory, kWords, kWords, 0, rounds.number());
+  rounds.tell();
+}
+
+void create() {
+  constexpr size_t kWords = 1 << 14;
+  Subject subject;
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    cl_program program = subject.build(kSource);
+    cl_kernel fill = subject.kernel("fill", program);
+    cl_kernel advance = subject.kernel("advance", program);
+    cl_mem memory = subject.buffer(kWords);
+    const cl_buffer_region region{0, kWords / 2 * sizeof(cl_uint)};
+    cl_int code = CL_SUCCESS;
+    subject.run(fill, memory, round, kWords);
+    cl_mem half = clCreateSubBuffer(memory, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
+    check(code, "clCreateSubBuffer");
+    subject.run(advance, half, 7, kWords / 2);
+    check(clReleaseKernel(fill), "clReleaseKernel");
+    check(clReleaseKernel(advance), "clReleaseKernel");
+    check(clBuildProgram(program, 0, nullptr, "-DAGAIN", nullptr, nullptr), "clBuildProgram");
+    const Words all = subject.read(memory, kWords);
+    for (size_t i = 0; i < kWords; ++i) {
+      const cl_uint word = filled(static_cast<cl_uint>(i), round);
+      if (all[i] != (i < kWords / 2 ? advanced(word, 7) : word)) fail("an object that was just made");
+    }
+    check(clReleaseMemObject(half), "clReleaseMemObject");
+    check(clReleaseMemObject(memory), "clReleaseMemObject");
+    check(clReleaseProgram(program), "clReleaseProgram");
+  }
+  rounds.tell();
+}
+
+void enqueue() {
+  constexpr size_t kWords = 64;
+  Subject subject;
+  cl_kernel advance = subject.kernel("advance");
+  cl_mem memory = subject.buffer(kWords);
+  subject.run(subject.kernel("fill"), memory, 0, kWords);
+  subject.finish();
+  Rounds rounds;
+  while (rounds.next()) {
+    subject.run(advance, memory, rounds.begin(), kWords);
+    std::this_thread::sleep_for(std::chrono::microseconds{200});
+  }
+  subject.finish();
+  expect_advanced(subject, memory, kWords, kWords, 0, rounds.number());
+  rounds.tell();
+}
+
+void state() {
+  constexpr size_t kWords = 1 << 16;
+  Subject subject;
+  cl_kernel wait = subject.kernel("wait_a_while");
+  cl_mem memory = subject.buffer(kWords);
+  const cl_uint zero = 0;
+  check(clEnqueueFillBuffer(subject.queue, memory, &zero, sizeof zero, 0, kWords * sizeof zero, 0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+  subject.finish();
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line == "add") subject.run(wait, memory, 1, kWords);
+    const Words all = subject.read(memory, kWords);
+    if (!std::all_of(all.begin(), all.end(), [&](cl_uint word) { return word == all[0]; })) fail("words differ");
+    std::printf("%u\n", all[0]);
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string what = argc > 1 ? argv[1] : "";
+  std::vector<size_t> sizes;
+  for (int next = 2; next < argc; ++next) sizes.push_back(std::strtoul(argv[next], nullptr, 10));
+  if (what == "busy") {
+    busy(sizes);
+  } else if (what == "const") {
+    busy({2, 1, 1}, "sneak");
+  } else if (what == "scope") {
+    scope();
+  } else if (what == "mapped") {
+    mapped();
+  } else if (what == "callback") {
+    callback();
+  } else if (what == "create") {
+    create();
+  } else if (what == "enqueue") {
+    enqueue();
+  } else if (what == "state") {
+    state();
+  } else {
+    std::fprintf(stderr, "move_subject busy|const|scope|mapped|callback|create|enqueue|state\n");
+    return 2;
+  }
+}
