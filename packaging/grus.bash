@@ -12,11 +12,25 @@ _grus_vendors() {
   mapfile -t COMPREPLY < <(compgen -f -- "$1"; compgen -W "${names[*]}" -- "$1")
 }
 
+# Process ids of this user's programs. Their names would have to be asked for, and one that is busy answers late.
+_grus_sessions() {
+  local file folder=${XDG_RUNTIME_DIR:-/run/user/$UID}
+  local -a ids=(all)
+  [[ -d $folder ]] && folder+=/grus || folder=/tmp/grus-$UID
+  for file in "$folder"/session-*.sock; do
+    [[ -e $file ]] || continue
+    file=${file##*/session-}
+    ids+=("${file%.sock}")
+  done
+  mapfile -t COMPREPLY < <(compgen -W "${ids[*]}" -- "$1")
+}
+
 _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps keys bench enable disable --help --version" -- "$word")
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps move suspend resume checkpoint restore why profile keys bench enable disable
+      --help --version" -- "$word")
     return
   fi
 
@@ -26,7 +40,7 @@ _grus() {
     for ((at = 2; at < COMP_CWORD; at++)); do
       case ${COMP_WORDS[at]} in
         --) ((at++)); break ;;
-        --vendors | --gpu | --keys | --present-as | --report | --log) ((at++)) ;;
+        --vendors | --name | --profile | --gpu | --keys | --present-as | --report | --log) ((at++)) ;;
         -*) ;;
         *) break ;;
       esac
@@ -44,21 +58,34 @@ _grus() {
   case $before in
     --vendors) _grus_vendors "$word"; return ;;
     --vendors-dir | --keys | keys) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
-    --report | --audit | --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --report | --audit | --config | --profile | --trace | --output | -o | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
+    --to) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
+    profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
   esac
 
   case $subcommand in
-    run) options="--vendors --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
+    run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --gpu --keys --help" ;;
     serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
+    move) options="--to --device --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    suspend) options="--rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    resume) options="--to --device --json --help" ;;
+    checkpoint) options="--output --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    restore) options="--json --help" ;;
+    why) options="--help" ;;
+    profile) options="--device --output --help" ;;
     keys) options="--host --client --days --token --force --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac
-  if [[ $word == -* || $subcommand != run ]]; then
+  if [[ $word != -* && $subcommand =~ ^(move|suspend|resume|checkpoint|restore|why)$ ]]; then
+    _grus_sessions "$word"
+  elif [[ $word != -* && $subcommand == profile ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word")
+  elif [[ $word == -* || $subcommand != run ]]; then
     mapfile -t COMPREPLY < <(compgen -W "$options" -- "$word")
   else
     mapfile -t COMPREPLY < <(compgen -c -f -- "$word")
