@@ -2,9 +2,9 @@
 
 #include "api/answer.hpp"
 #include "api/check.hpp"
-#include "api/features.hpp"
 #include "api/platforms.hpp"
 #include "base/log.hpp"
+#include "objects/features.hpp"
 
 namespace grus::api {
 

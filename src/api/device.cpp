@@ -5,8 +5,8 @@
 #include "api/answer.hpp"
 #include "api/call.hpp"
 #include "api/check.hpp"
-#include "api/features.hpp"
 #include "api/platforms.hpp"
+#include "objects/features.hpp"
 
 namespace grus::api {
 

@@ -4,9 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "api/features.hpp"
 #include "api/session.hpp"
 #include "base/log.hpp"
+#include "objects/features.hpp"
 
 namespace grus::api {
 

@@ -37,6 +37,8 @@ std::optional<std::string> Line::receive() {
       return line;
     }
     char more[4096];
+    pollfd input{socket_.get(), POLLIN, 0};
+    if (limit_ && poll(&input, 1, static_cast<int>(limit_->count())) <= 0) return std::nullopt;
     const ssize_t count = recv(socket_.get(), more, sizeof more, 0);
     if (count <= 0 || received_.size() > kLongest) return std::nullopt;
     received_.append(more, static_cast<std::size_t>(count));
@@ -59,10 +61,12 @@ std::vector<pid_t> sessions_of_this_user() {
     pid_t pid = 0;
     const std::string number = name.substr(std::string{kPrefix}.size());
     if (std::from_chars(number.data(), number.data() + number.size(), pid).ec != std::errc{}) continue;
-    if (kill(pid, 0) != 0 && errno == ESRCH) {
-      fs::remove(entry.path(), error);
-    } else {
+    try {
+      (void)connect_to({Address::Kind::unix_socket, entry.path(), {}});
       pids.push_back(pid);
+    } catch (const std::exception&) {  // nobody listens; whose it was may be a process of another container, so it
+                                       // stays if in doubt
+      if (kill(pid, 0) != 0 && errno == ESRCH) fs::remove(entry.path(), error);
     }
   }
   return pids;

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,7 +14,9 @@ namespace grus::channel {
 
 class Line {
  public:
-  explicit Line(Descriptor socket) : socket_{std::move(socket)} {}
+  // With a limit, whoever says nothing for so long is taken for gone.
+  explicit Line(Descriptor socket, std::optional<std::chrono::milliseconds> limit = {})
+      : socket_{std::move(socket)}, limit_{limit} {}
 
   void send(const std::string& text);    // a peer that is gone is no error: is_closed() tells
   std::optional<std::string> receive();  // nothing when the peer is gone
@@ -21,6 +24,7 @@ class Line {
 
  private:
   Descriptor socket_;
+  std::optional<std::chrono::milliseconds> limit_;
   std::string received_;
 };
 

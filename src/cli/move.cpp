@@ -40,11 +40,16 @@ struct Options {
 
 bool is_address(const std::string& text) { return text.starts_with("unix:") || text.starts_with("tcp:"); }
 
+// Whoever is moved may be in another folder.
+std::string absolute(const std::string& to) {
+  return to.starts_with("unix:") ? "unix:" + std::filesystem::absolute(to.substr(5)).string() : to;
+}
+
 json request_for(const Options& options) {
   json request = {{"command", options.command}, {"rounds", options.rounds}, {"dry_run", options.dry_run}};
   const bool is_place = is_address(options.to) || options.to == "local";
   if (!options.to.empty()) {
-    request["to"] = is_place ? options.to : "local";
+    request["to"] = is_place ? absolute(options.to) : "local";
     request["device"] = is_place ? options.device : options.to;
   }
   if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
@@ -115,7 +120,11 @@ void write_trace(const std::string& path, const json& outcomes) {
 int carry_out(const Options& options) {
   json outcomes = json::array();
   int status = kDone;
-  for (const json& session : sessions_meant(options.session)) {
+  const auto sessions = sessions_meant(options.session);
+  if (!options.file.empty() && sessions.size() > 1)
+    throw Problem{
+        fmt::format("{} stands for {} programs, and a checkpoint is of one", options.session, sessions.size())};
+  for (const json& session : sessions) {
     const pid_t pid = session.value("pid", 0);
     json outcome;
     {
@@ -124,8 +133,7 @@ int carry_out(const Options& options) {
     }
     outcome["pid"] = pid;
     if (!outcome.value("ok", false)) {
-      fmt::print(stderr, "grus: {}[{}] goes on as before: {}\n", session.value("program", ""), pid,
-                 outcome.value("error", ""));
+      fmt::print(stderr, "grus: {}[{}]: {}\n", session.value("program", ""), pid, outcome.value("error", ""));
       status = kFailed;
     } else if (!options.json && options.dry_run) {
       fmt::print("{}[{}] can move to {}: {} objects, {}\n", session.value("program", ""), pid,

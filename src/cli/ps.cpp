@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   grus ps                                           programs here, and sessions of this user's server
   grus ps --gpu unix:/run/grus/serve.sock           of another one of this host
-  grus ps --json | jq '.[].sessions[] | {session, memory_bytes}'
+  grus ps --json | jq '.[].sessions[] | {program, memory_bytes}'
 
 Exit status: 0 done, 1 a server can't be asked, 2 wrong usage.)";
 
@@ -208,7 +208,7 @@ int ps(const Options& options) {
 
 Subcommand add_ps(CLI::App& grus) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = grus.add_subcommand("ps", "List the sessions of a server: whose they are, and what they do");
+  CLI::App* app = grus.add_subcommand("ps", "List the programs that run under Grus here, and the sessions of a server");
   app->footer(kExamples);
   app->add_option("--gpu", options->servers, "The server: unix:PATH, again for more; else this user's")
       ->check(is_server_address())

@@ -31,7 +31,17 @@ std::vector<json> local_sessions() {
 }
 
 std::vector<json> sessions_meant(const std::string& session) {
-  auto sessions = local_sessions();
+  const bool is_number = !session.empty() && session.find_first_not_of("0123456789") == std::string::npos;
+  std::vector<json> sessions;
+  if (is_number) {  // the others needn't be asked
+    try {
+      sessions.push_back(ask_session(std::stoi(session), {{"command", "describe"}}));
+    } catch (const std::exception&) {
+      sessions.clear();
+    }
+  } else {
+    sessions = local_sessions();
+  }
   if (session != "all") {
     std::erase_if(sessions, [&](const json& one) {
       return one.value("name", "") != session && std::to_string(one.value("pid", 0)) != session;

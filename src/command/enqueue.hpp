@@ -101,6 +101,10 @@ cl_int hold_back(const Command& command, const Enqueue& how, Waits waits) {
   const auto event = Ref<Event>::adopt(slab<Event>().create(*how.queue.context, &how.queue, how.type));
   held->event = event;
   HoldBack::instance().hold(std::move(held));
+  if (HoldBack::instance().is_full()) {
+    const Gate::Leave leave{Gate::Place::waiting};
+    HoldBack::instance().wait_for_room();
+  }
   cl_int code = CL_SUCCESS;
   if (how.blocking == Blocking::yes) {
     Event* const waited = event.get();

@@ -209,6 +209,7 @@ HoldBack::Slices::~Slices() {
   Sent sent;
   const std::lock_guard lock{hold_back_.mutex_};
   hold_back_.is_sliced_ = false;
+  hold_back_.changed_.notify_all();
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
   hold_back_.send_what_can_go(sent);
 }
@@ -219,6 +220,11 @@ void HoldBack::Slices::allow(std::size_t commands) {
   const std::lock_guard lock{hold_back_.mutex_};
   hold_back_.allowed_ = commands;
   hold_back_.send_what_can_go(sent);
+}
+
+void HoldBack::wait_for_room() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return (everything_ == 0 && !is_sliced_) || !is_full(); });
 }
 
 void HoldBack::wait_while_everything() {

@@ -64,6 +64,10 @@ class HoldBack {
   void wait_until_not_above(std::span<Event* const> events);
 
   void wait_while_everything();  // is held back
+  // A session that moves or is suspended keeps so many commands and no more. (Those behind a user event don't count:
+  // who enqueues them may be who sets it.)
+  bool is_full() const { return any_.load(std::memory_order_relaxed) > kMostHeld; }
+  void wait_for_room();
 
   // Holds everything back until the last of these ends; then what was held follows in order.
   class Everything {
@@ -98,6 +102,8 @@ class HoldBack {
   static void after_fork() { any_.store(0, std::memory_order_relaxed); }
 
  private:
+  static constexpr std::uint32_t kMostHeld = 1 << 18;
+
   using Sent = std::vector<std::unique_ptr<HeldCommand>>;  // to be destroyed when the mutex is free again
 
   bool must_hold_now(const Queue& queue, Waits waits, Order order);

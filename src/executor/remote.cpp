@@ -65,7 +65,8 @@ cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
 }
 
 RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& server)
-    : connection_{std::make_unique<Connection>(std::move(channel), server)},
+    : server_{server},
+      connection_{std::make_unique<Connection>(std::move(channel), server)},
       arena_{connection_->memory() ? std::make_shared<Arena>(connection_->memory()) : nullptr} {
   make_slots();
   has_slots_ = !free_slots_.empty();

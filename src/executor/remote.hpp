@@ -36,6 +36,7 @@ class RemoteExecutor final : public Executor {
   std::shared_ptr<HostMemory> host_memory_for(bool device_shares_it, std::size_t size) override;
   bool works_in_place(ObjectId device) override;
   bool is_in_this_process() const override { return false; }
+  std::string address() const override { return server_; }
   void leave() override { connection_->close(); }
   std::uint64_t round_trips() const override { return connection_->round_trips(); }
 
@@ -219,6 +220,7 @@ class RemoteExecutor final : public Executor {
   void ask_for_idle();
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
 
+  const std::string server_;
   std::unique_ptr<Connection> connection_;
   const std::shared_ptr<Arena> arena_;  // null without shared memory
   std::vector<RemotePlatform> platforms_;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -105,6 +106,8 @@ Checkpoint read_checkpoint(const std::string& path) {
   const auto take = [&](void* to, std::size_t size) {
     if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(size))) throw damaged();
   };
+  std::error_code error;
+  const auto size_of_file = std::filesystem::file_size(path, error);
   std::array<char, 8> mark{};
   std::uint32_t version = 0;
   std::uint64_t length = 0;
@@ -122,8 +125,15 @@ Checkpoint read_checkpoint(const std::string& path) {
   if (told != fingerprint_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
   Checkpoint checkpoint;
   checkpoint.header = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!checkpoint.header.is_object()) throw damaged();
+  if (!checkpoint.header.is_object() || !checkpoint.header.contains("objects") ||
+      !checkpoint.header.contains("memories") || !checkpoint.header["memories"].is_array())
+    throw damaged();
+  if (checkpoint.header.value("session", "") != session_key())
+    throw Refused{fmt::format("{}: it is a checkpoint of another session", path)};
   for (const json& entry : checkpoint.header["memories"]) {
+    if (!entry.is_object() || !entry.value("id", json{}).is_number_unsigned() ||
+        !entry.value("size", json{}).is_number_unsigned() || entry["size"].get<std::size_t>() > size_of_file)
+      throw damaged();
     Bytes bytes(entry["size"].get<std::size_t>());
     take(bytes.data(), bytes.size());
     take(&told, sizeof told);
@@ -176,8 +186,6 @@ void write_checkpoint(const std::string& path, const Shelf& shelf, const Invento
 
 void restore_checkpoint(const std::string& path) {
   const Checkpoint checkpoint = read_checkpoint(path);
-  if (checkpoint.header.value("session", "") != session_key())
-    throw Refused{fmt::format("{}: it is a checkpoint of another session", path)};
   HoldBack::Everything everything{HoldBack::instance()};
   if (!everything.drain(std::chrono::steady_clock::now() + kDrain))
     throw Refused{"the device doesn't finish what it was given"};

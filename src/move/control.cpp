@@ -98,13 +98,14 @@ json describe() {
           {"immovable", immovable_reasons()}};
 }
 
-// One request at a time: two moves of a session make no sense.
+std::mutex g_under_way;  // two moves of a session at a time make no sense
+
 class Conversation {
  public:
-  explicit Conversation(channel::Descriptor socket) : line_{std::move(socket)} {}
+  explicit Conversation(channel::Descriptor socket) : line_{std::move(socket), std::chrono::seconds{5}} {}
 
   void run() {
-    const auto text = line_.receive();
+    const auto text = line_.receive();  // which gives up on who says nothing
     if (!text) return;
     const json request = json::parse(*text, nullptr, /*allow_exceptions=*/false);
     json answer;
@@ -121,6 +122,8 @@ class Conversation {
   json carry_out(const json& request) {
     const std::string command = request.is_object() ? request.value("command", "") : "";
     if (command == "describe") return describe();
+    const std::unique_lock only{g_under_way, std::try_to_lock};
+    if (!only) throw Refused{"something else is under way with it: wait, or cancel that"};
     if (command == "restore") {
       restore_checkpoint(request.value("file", ""));
       return json::object();
@@ -158,11 +161,13 @@ void listen(const channel::Descriptor& socket) {
     channel::Descriptor peer = channel::accept_from(socket);
     if (peer.get() < 0) std::this_thread::sleep_for(std::chrono::milliseconds{10});
     if (peer.get() < 0 || !channel::is_of_this_user(peer)) continue;
-    try {
-      Conversation{std::move(peer)}.run();
-    } catch (const std::exception& error) {
-      log::warn("control", "{}", error.what());
-    }
+    start_thread("grus-control", [socket = std::make_shared<channel::Descriptor>(std::move(peer))] {
+      try {
+        Conversation{std::move(*socket)}.run();
+      } catch (const std::exception& error) {
+        log::warn("control", "{}", error.what());
+      }
+    }).detach();
   }
 }
 

@@ -1,7 +1,6 @@
 #include "move/mover.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 #include <thread>
 
@@ -48,11 +47,18 @@ struct Kept {
 // A suspended session's, kept until it moves somewhere. Like what follows, of the thread that moves.
 std::unique_ptr<HoldBack::Everything>& g_suspended = *new std::unique_ptr<HoldBack::Everything>;
 
-std::string first_place() {
-  const char* const gpu = std::getenv("GRUS_GPU");
-  return gpu && *gpu && std::string_view{gpu} != "auto" ? gpu : "local";
+Whereabouts& g_whereabouts = *new Whereabouts;
+
+// By its numbers, as it is now.
+Whereabouts where_it_is(const Inventory& all) {
+  Whereabouts now{executors_in_use().front()->address(), g_whereabouts.device, false};
+  if (!now.device.empty() || all.root_devices().empty()) return now;
+  const Device& device = *all.root_devices().front();
+  const auto& siblings = device.platform->devices;
+  const auto number = std::find(siblings.begin(), siblings.end(), &device) - siblings.begin();
+  now.device = fmt::format("{}:{}", device.home.index, number);
+  return now;
 }
-Whereabouts& g_whereabouts = *new Whereabouts{first_place(), "", false};
 
 // Everything that only a device can tell is asked for now.
 Plan plan_for_shelf(const Inventory& all) {
@@ -86,6 +92,7 @@ class Mover {
     if (keeps && g_whereabouts.is_suspended) throw Refused{"it is suspended already"};
     begin("plan");
     Kept kept{take_inventory()};
+    if (!g_whereabouts.is_suspended) g_whereabouts = where_it_is(kept.all);
     if (keeps) {
       auto shelf = std::make_unique<Shelf>();
       shelf_ = shelf.get();
@@ -156,6 +163,8 @@ class Mover {
       if (due > now) std::this_thread::sleep_until(due);
     }
     check_cancelled();
+    if (is_stopped_ && !is_switched_ && order_.max_stop && now - stop_start_ > *order_.max_stop)
+      throw Refused{"copying what had changed took longer than the stop allowed"};
     if (is_stopped_ || now - last_told_ < 50ms) return;
     last_told_ = now;
     progress_.bytes_per_second =
@@ -213,6 +222,7 @@ class Mover {
     begin("hold");
     is_stopped_ = true;
     const auto start = Clock::now();
+    stop_start_ = start;
     {
       HoldBack::Everything everything{HoldBack::instance()};
       slicer_.reset();
@@ -238,8 +248,12 @@ class Mover {
       is_switched_ = true;
       for (Executor* const source : sources_) source->session_left();
       std::swap(suspended, g_suspended);  // what was held for a suspension before is let go below
-      g_whereabouts.is_suspended = order_.kind == Order::Kind::suspend;
-      if (!g_whereabouts.is_suspended) g_whereabouts = {order_.to, order_.device, false};
+      if (order_.kind == Order::Kind::suspend) {
+        g_whereabouts.is_suspended = true;
+      } else {
+        const Match& first = report_.plan.matches.front();
+        g_whereabouts = {to_->address(), fmt::format("{}:{}", first.platform, first.index), false};
+      }
       before_ = std::move(suspended);
     }
     before_.reset();
@@ -276,6 +290,7 @@ class Mover {
   Report report_;
   Progress progress_;
   Clock::time_point last_told_;
+  Clock::time_point stop_start_;
   double rate_ = 0;  // bytes per second that were read, compared and sent
   std::chrono::microseconds predicted_{0};
   bool is_stopped_ = false;
@@ -289,7 +304,10 @@ class Mover {
 
 }  // namespace
 
-Whereabouts whereabouts() { return g_whereabouts; }
+Whereabouts whereabouts() {
+  if (g_whereabouts.to.empty()) g_whereabouts.to = executors_in_use().front()->address();
+  return g_whereabouts;
+}
 
 Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
                     const std::atomic<bool>& cancelled) {

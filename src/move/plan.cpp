@@ -39,11 +39,13 @@ std::optional<std::pair<std::uint32_t, cl_uint>> numbers_in(const std::string& t
 }
 
 // What the program was told about its device must hold at the destination.
-void compare(Device& device, Executor& to, std::vector<std::string>& reasons) {
+std::vector<std::string> lacking(Device& device, Executor& to, ObjectId id) {
   const auto told = Profile::of_device([&](cl_device_info query) { return told_of(device, query); });
-  const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(device.id(), query); });
-  const std::string name = text_of(to.device_info(device.id(), CL_DEVICE_NAME));
+  const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(id, query); });
+  const std::string name = text_of(to.device_info(id, CL_DEVICE_NAME));
+  std::vector<std::string> reasons;
   for (const auto& reason : told.missing(there)) reasons.push_back(fmt::format("{}: {}", name, reason));
+  return reasons;
 }
 
 // A name that no object of the program's has or will have.
@@ -119,12 +121,20 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
         fmt::format("the program uses {} devices, the destination has {}", roots.size(), there.size()));
     return plan;
   }
+  // One that has all that the program was told of, if there is one.
+  const auto lacks = [&](const Candidate& one) {
+    const ObjectId id = id_to_look_with();
+    to.name_device(one.platform, one.index, id);
+    return !lacking(*roots[0], to, id).empty();
+  };
+  if (roots.size() == 1)
+    std::stable_partition(there.begin(), there.end(), [&](const auto& one) { return !lacks(one); });
   for (std::size_t next = 0; next < roots.size(); ++next) {
     Device& device = *roots[next];
     to.name_device(there[next].platform, there[next].index, device.id());
     plan.matches.push_back({&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
     plan.destination += (next == 0 ? "" : ", ") + there[next].name;
-    compare(device, to, plan.reasons);
+    for (auto& reason : lacking(device, to, device.id())) plan.reasons.push_back(std::move(reason));
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {

@@ -1,6 +1,7 @@
 #include "move/transplant.hpp"
 
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include "base/log.hpp"
@@ -17,6 +18,23 @@ constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
 
 void check(cl_int code, const std::string& what) {
   if (code != CL_SUCCESS) throw Refused{fmt::format("the destination can't make {}: OpenCL error {}", what, code)};
+}
+
+// What came of the last build, while others may be under way.
+struct LastBuild {
+  std::shared_ptr<const Recipe> recipe;
+  std::vector<DeviceBuild> builds;
+  std::uint64_t number = 0;
+};
+
+LastBuild last_build_of(Program& program) {
+  const std::lock_guard lock{program.mutex};
+  return {program.recipe, program.builds, program.build_number};
+}
+
+bool has_failed(const std::vector<DeviceBuild>& builds) {
+  return std::any_of(builds.begin(), builds.end(),
+                     [](const DeviceBuild& build) { return build.status == CL_BUILD_ERROR; });
 }
 
 std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
@@ -183,12 +201,13 @@ BuildOrder Transplant::order_for(const Program& program, std::shared_ptr<const R
   return order;
 }
 
-void Transplant::build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe) {
+void Transplant::build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe,
+                          const std::vector<DeviceBuild>& builds) {
   BuildOrder order = order_for(program, recipe);
   order.program = id;
   bool is_built = false;
-  for (std::size_t next = 0; next < program.builds.size(); ++next) {
-    if (program.builds[next].status == CL_BUILD_NONE) continue;
+  for (std::size_t next = 0; next < builds.size(); ++next) {
+    if (builds[next].status == CL_BUILD_NONE) continue;
     is_built = true;
     order.devices.push_back(program.devices[next]->id());
   }
@@ -210,23 +229,16 @@ void Transplant::build_as(const Program& program, ObjectId id, const std::shared
 
 // A program whose build failed has nothing below that anybody can use.
 void Transplant::make_program(Program& program) {
-  std::shared_ptr<const Recipe> recipe;
-  std::uint64_t number = 0;
-  {
-    const std::lock_guard lock{program.mutex};
-    recipe = program.recipe;
-    number = program.build_number;
-  }
-  const bool failed = std::any_of(program.builds.begin(), program.builds.end(),
-                                  [](const DeviceBuild& build) { return build.status == CL_BUILD_ERROR; });
-  if (!failed && !is_nowhere_) build_as(program, program.id(), recipe);
+  const auto [recipe, builds, number] = last_build_of(program);
+  if (!has_failed(builds) && !is_nowhere_) build_as(program, program.id(), recipe, builds);
   build_numbers_[program.id().value()] = number;
 }
 
 void Transplant::make_kernel(Kernel& kernel) {
   if (is_nowhere_) return;
-  const Program& program = *kernel.program;
-  if (kernel.recipe == program.recipe) {
+  Program& program = *kernel.program;
+  const auto last = last_build_of(program);
+  if (kernel.recipe == last.recipe) {
     check(to_.create_kernel(kernel.id(), program.id(), *kernel.facts), fmt::format("kernel {}", kernel.facts->name));
     return;
   }
@@ -236,7 +248,7 @@ void Transplant::make_kernel(Kernel& kernel) {
     const Gate::Entry entry{kInternalCall};
     before = Ref<Program>::adopt(slab<Program>().create(*program.context));
   }
-  build_as(program, before->id(), kernel.recipe);
+  build_as(program, before->id(), kernel.recipe, last.builds);
   check(to_.create_kernel(kernel.id(), before->id(), *kernel.facts), fmt::format("kernel {}", kernel.facts->name));
   to_.free(ObjectType::program, before->id());
   const Gate::Entry entry{kInternalCall};
@@ -272,7 +284,7 @@ void Transplant::follow(const Inventory& all, Stage stage) {
   // A program that was built again is made again; its kernels are new then.
   for (const auto& program : all.programs) {
     const auto built = build_numbers_.find(program->id().value());
-    if (built != build_numbers_.end() && built->second != program->build_number) make_program(*program);
+    if (built != build_numbers_.end() && built->second != last_build_of(*program).number) make_program(*program);
   }
   follow_type(ObjectType::device, all.sub_devices, always([&](Device& device) { make_sub_device(device); }));
   follow_type(ObjectType::context, all.contexts, always([&](Context& context) { make_context(context); }));
@@ -304,10 +316,35 @@ Queue& Transplant::courier_of(const Context& context) {
     courier = Ref<Queue>::adopt(slab<Queue>().create(const_cast<Context&>(context), *context.devices[0]));
   }
   for (Executor* executor : {&executor_of(context), &to_}) {
-    const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), {});
+    const std::array<cl_queue_properties, 2> profiled{CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
+    const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
     if (code != CL_SUCCESS) throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
   }
   return *courier;
+}
+
+// What the device's clock says, by a command of our own; nothing if there is no device.
+std::optional<cl_ulong> Transplant::clock_of(Executor& executor, const Context& context) {
+  const Queue& courier = courier_of(context);
+  const auto event = Ref<Event>::adopt(slab<Event>().create(const_cast<Context&>(context), nullptr, CL_COMMAND_MARKER));
+  const Placement placement{courier.id(), {}, event->id(), Blocking::no};
+  if (executor.submit(command::Marker{}, placement) != CL_SUCCESS) return std::nullopt;
+  const ObjectId id = event->id();
+  const bool is_done = executor.wait({&id, 1}) == CL_SUCCESS;
+  const auto time = executor.event_profile(id, CL_PROFILING_COMMAND_END);
+  executor.free(ObjectType::event, id);
+  if (!is_done || !time) return std::nullopt;
+  return *time;
+}
+
+// From here on events tell the destination's times, which go on from the source's.
+void Transplant::set_clock(Context& context) {
+  const auto now = std::chrono::steady_clock::now();
+  const auto here = clock_of(executor_of(context), context);
+  const auto passed = std::chrono::duration_cast<std::chrono::nanoseconds>(now - context.clock_read).count();
+  context.clock_then = here ? *here + context.clock_offset : context.clock_then + static_cast<cl_ulong>(passed);
+  context.clock_read = now;
+  if (const auto there = clock_of(to_, context)) context.clock_offset = context.clock_then - *there;
 }
 
 std::uint64_t Transplant::bytes_at_stake(const Inventory& all) const {
@@ -397,8 +434,7 @@ void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shar
     keeper->is_region = true;
     keeper->host = mapping->pointer;
     keeper->host_memory = before;
-    keeper->size =
-        memory.is_image() ? mapping->row_pitch * mapping->region[1] * mapping->region[2] : mapping->range.size;
+    keeper->size = 0;  // so that it is never taken for another mapping
     mapping->staging.memory = std::move(keeper);
   }
 }
@@ -441,11 +477,15 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
     if (!memory->parent && twin.home == Home::elsewhere) memory->host_memory = nullptr;
   }
   for (const auto& program : all.programs) {
-    const bool failed = std::any_of(program->builds.begin(), program->builds.end(),
-                                    [](const DeviceBuild& build) { return build.status == CL_BUILD_ERROR; });
-    if (failed) program->created = false;
+    if (has_failed(program->builds)) program->created = false;
   }
   std::set<Executor*> left;
+  for (const auto& queue : all.queues) {
+    if (queue->profiles() && !timed_.contains(queue->context.get())) {
+      timed_.insert(queue->context.get());
+      set_clock(*queue->context);
+    }
+  }
   for (const auto& context : all.contexts) {
     Executor* const source = &executor_of(*context);
     sources_[context.get()] = source;

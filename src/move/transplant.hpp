@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -76,11 +77,14 @@ class Transplant {
   void make_program(Program& program);
   void make_kernel(Kernel& kernel);
   BuildOrder order_for(const Program& program, std::shared_ptr<const Recipe> recipe) const;
-  void build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe);
+  void build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe,
+                const std::vector<DeviceBuild>& builds);
   template <typename T, typename Make>
   void follow_type(ObjectType type, const std::vector<Ref<T>>& objects, Make make);
   void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
   Queue& courier_of(const Context& context);
+  std::optional<cl_ulong> clock_of(Executor& executor, const Context& context);
+  void set_clock(Context& context);
   void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
 
   Executor& to_;
@@ -91,7 +95,8 @@ class Transplant {
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
   std::map<const Context*, bool> in_place_;
   std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
-  std::map<const Context*, Executor*> sources_;    // where each was
+  std::set<const Context*> timed_;
+  std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;
   std::vector<std::pair<Executor*, ObjectId>> events_left_;
   std::vector<std::pair<Executor*, ObjectId>> regions_left_;

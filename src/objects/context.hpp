@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -40,7 +41,10 @@ class Context : public Object {
   std::vector<cl_context_properties> properties_below;  // those that the vendor is told
   Notice notice;                                        // of the program's, for errors
   FactCache image_formats;                              // by flags and type
-  cl_ulong clock_offset = 0;   // to the times that events tell, so that they go on through moves
+  // Added to the times that events tell, so that they go on through moves; and what time it was at the last one.
+  cl_ulong clock_offset = 0;
+  cl_ulong clock_then = 0;
+  std::chrono::steady_clock::time_point clock_read;
   std::mutex callbacks_mutex;  // guards destructor_callbacks
   std::vector<std::function<void()>> destructor_callbacks;
 };

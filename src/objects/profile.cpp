@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/log.hpp"
+#include "objects/features.hpp"
 
 namespace grus {
 namespace {
@@ -102,7 +103,8 @@ Profile Profile::of_device(const Ask& ask) {
     }
   }
   const auto extensions = ask(CL_DEVICE_EXTENSIONS);
-  if (extensions) profile.extensions_ = words_of(text_from_bytes(*extensions));
+  // Others are never told of.
+  if (extensions) profile.extensions_ = words_of(offered_extensions(text_from_bytes(*extensions)));
   return profile;
 }
 
@@ -204,8 +206,12 @@ Result<Bytes> Profile::instead_of(cl_device_info query, Result<Bytes> answer) co
   const auto* const fact =
       std::find_if(std::begin(kFacts), std::end(kFacts), [&](const Fact& one) { return one.query == query; });
   Bytes bytes = *answer;
-  for (std::size_t next = 0; next < known->second.size() && (next + 1) * fact->size <= bytes.size(); ++next)
-    std::memcpy(bytes.data() + next * fact->size, &known->second[next], fact->size);
+  for (std::size_t next = 0; next < known->second.size() && (next + 1) * fact->size <= bytes.size(); ++next) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + next * fact->size, fact->size);
+    value = combined(fact->rule, value, known->second[next]);  // never more than it has
+    std::memcpy(bytes.data() + next * fact->size, &value, fact->size);
+  }
   return bytes;
 }
 

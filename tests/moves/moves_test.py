@@ -126,6 +126,12 @@ class MovesTest(TestCase):
     def test_objects_made_and_freed_all_the_time(self):
         self.round_trip("create", times=2)
 
+    def test_image_of_which_a_part_is_mapped(self):
+        self.round_trip("image")
+
+    def test_times_of_events_go_on(self):
+        self.round_trip("clock")
+
     def test_program_that_starts_at_a_server(self):
         first, second = self.server(), self.server("tcp")
         subject = self.subject("busy", options=["--gpu", first.address])
@@ -212,6 +218,7 @@ class SuspendTest(TestCase):
             time.sleep(0.2)
             answer = subject.ask("resume", **where)
             self.assertTrue(answer["ok"], answer)
+            self.assertEqual(subject.ask("describe")["at"], where.get("to", "local"))
         self.assertIn("isn't suspended", self.refused(subject, "resume"))
         subject.end()
 
@@ -230,6 +237,16 @@ class SuspendTest(TestCase):
             time.sleep(0.1)
             self.assertTrue(subject.ask("resume")["ok"])
             time.sleep(0.1)
+        subject.end()
+
+
+    def test_suspended_at_a_server(self):
+        server = self.server()
+        subject = self.subject("clock", options=["--gpu", server.address])
+        for _ in range(2):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            self.assertTrue(subject.ask("resume")["ok"])
+            self.assertEqual(subject.ask("describe")["at"], server.address)
         subject.end()
 
 

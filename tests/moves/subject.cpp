@@ -6,6 +6,8 @@
 //   mapped       a region that is mapped for writing the whole time, and written by a thread
 //   callback     callbacks that take long, and call back
 //   create       objects made, built again and freed all the time
+//   image        an image, of which a part is mapped and written, and then all of it
+//   clock        the times of events never go back
 //   enqueue      a thread that only enqueues; what it tells is its longest call
 //   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
 #include <CL/cl.h>
@@ -316,6 +318,78 @@ void create() {
   rounds.tell();
 }
 
+void image() {
+  constexpr size_t kWidth = 1024;
+  constexpr size_t kHeight = 64;
+  Subject subject;
+  const cl_image_format format{CL_RGBA, CL_UNSIGNED_INT8};
+  cl_image_desc desc{};
+  desc.image_type = CL_MEM_OBJECT_IMAGE2D;
+  desc.image_width = kWidth;
+  desc.image_height = kHeight;
+  Words expected(kWidth * kHeight, 7);
+  cl_int code = CL_SUCCESS;
+  cl_mem picture =
+      clCreateImage(subject.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc, expected.data(), &code);
+  check(code, "clCreateImage");
+  const auto map = [&](cl_map_flags flags, size_t x, size_t width, size_t& pitch) {
+    const size_t origin[3] = {x, 0, 0};
+    const size_t region[3] = {width, kHeight, 1};
+    auto* pixels = static_cast<std::byte*>(clEnqueueMapImage(subject.queue, picture, CL_TRUE, flags, origin, region,
+                                                             &pitch, nullptr, 0, nullptr, nullptr, &code));
+    check(code, "clEnqueueMapImage");
+    return pixels;
+  };
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    size_t pitch = 0;
+    std::byte* pixels = map(CL_MAP_WRITE_INVALIDATE_REGION, kWidth / 2, kWidth / 2, pitch);
+    for (size_t y = 0; y < kHeight; ++y) {
+      for (size_t x = kWidth / 2; x < kWidth; ++x) expected[y * kWidth + x] = static_cast<cl_uint>(x * y + round);
+      std::memcpy(pixels + y * pitch, &expected[y * kWidth + kWidth / 2], kWidth / 2 * sizeof(cl_uint));
+      if (y % 16 == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    check(clEnqueueUnmapMemObject(subject.queue, picture, pixels, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+    pixels = map(CL_MAP_READ, 0, kWidth, pitch);
+    for (size_t y = 0; y < kHeight; ++y) {
+      if (std::memcmp(pixels + y * pitch, &expected[y * kWidth], kWidth * sizeof(cl_uint)) != 0)
+        fail("a row of the image");
+    }
+    check(clEnqueueUnmapMemObject(subject.queue, picture, pixels, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+  }
+  rounds.tell();
+}
+
+void clock_goes_on() {
+  constexpr size_t kWords = 1 << 10;
+  Subject subject;
+  cl_kernel advance = subject.kernel("advance");
+  cl_mem memory = subject.buffer(kWords);
+  subject.run(subject.kernel("fill"), memory, 0, kWords);
+  subject.finish();
+  cl_int code = CL_SUCCESS;
+  subject.queue = clCreateCommandQueue(subject.context, subject.device, CL_QUEUE_PROFILING_ENABLE, &code);
+  check(code, "clCreateCommandQueue");
+  cl_ulong last = 0;
+  Rounds rounds;
+  while (rounds.next()) {
+    cl_event event = nullptr;
+    subject.run(advance, memory, rounds.begin(), kWords, &event);
+    subject.finish();
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});  // in which it may be moved
+    cl_ulong start = 0;
+    cl_ulong end = 0;
+    check(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_START, sizeof start, &start, nullptr), "profile");
+    check(clGetEventProfilingInfo(event, CL_PROFILING_COMMAND_END, sizeof end, &end, nullptr), "profile");
+    if (start < last || end < start) fail("time went back");
+    if (last != 0 && end - last > 60'000'000'000) fail("a minute is missing");
+    last = end;
+    check(clReleaseEvent(event), "clReleaseEvent");
+  }
+  rounds.tell();
+}
+
 void enqueue() {
   constexpr size_t kWords = 64;
   Subject subject;
@@ -371,12 +445,16 @@ int main(int argc, char** argv) {
     callback();
   } else if (what == "create") {
     create();
+  } else if (what == "image") {
+    image();
+  } else if (what == "clock") {
+    clock_goes_on();
   } else if (what == "enqueue") {
     enqueue();
   } else if (what == "state") {
     state();
   } else {
-    std::fprintf(stderr, "move_subject busy|const|scope|mapped|callback|create|enqueue|state\n");
+    std::fprintf(stderr, "move_subject busy|const|scope|mapped|callback|create|image|clock|enqueue|state\n");
     return 2;
   }
 }

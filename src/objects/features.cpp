@@ -1,4 +1,4 @@
-#include "api/features.hpp"
+#include "objects/features.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 
 #include "base/log.hpp"
 
-namespace grus::api {
+namespace grus {
 namespace {
 
 using std::string_view;
@@ -162,4 +162,4 @@ cl_device_type presented_type() {
   return type;
 }
 
-}  // namespace grus::api
+}  // namespace grus

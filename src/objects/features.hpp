@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace grus::api {
+namespace grus {
 
 bool is_offered(std::string_view extension);
 std::string offered_extensions(std::string_view all);
@@ -30,4 +30,4 @@ const std::vector<HiddenFeature>& hidden_features();
 // GRUS_PRESENT_AS=gpu|cpu|accelerator: what devices claim to be; 0 if they tell the truth.
 cl_device_type presented_type();
 
-}  // namespace grus::api
+}  // namespace grus
