@@ -8,6 +8,7 @@ import tempfile
 import time
 import unittest
 
+import moves_test
 from moves_test import GRUS, Server, TestCase
 
 PLATFORM = os.environ.get("GPU_PLATFORM", "NVIDIA")
@@ -29,7 +30,7 @@ class GpuMovesTest(TestCase):
                 subject.end()
 
     def test_other_context_and_server(self):
-        with Server(GRUS, "unix", VENDORS, os.environ | ENVIRONMENT, errors=subprocess.DEVNULL) as server:
+        with Server(GRUS, "unix", VENDORS, moves_test.ENVIRONMENT | ENVIRONMENT, errors=subprocess.DEVNULL) as server:
             self.round_trip([{"to": "local", "device": PLATFORM}, {"to": server.address, "device": PLATFORM},
                              {"to": "local", "device": PLATFORM}], environment=ENVIRONMENT)
 
@@ -49,7 +50,7 @@ class GpuMovesTest(TestCase):
         (folder / "pocl.icd").write_text("libpocl.so.2\n")
         environment = ENVIRONMENT | {"GRUS_VENDORS": str(folder)}
         profile = folder / "profile"
-        made = subprocess.run([GRUS, "profile", "make", "local", "-o", profile], env=os.environ | environment,
+        made = subprocess.run([GRUS, "profile", "make", "local", "-o", profile], env=moves_test.ENVIRONMENT | environment,
                               capture_output=True, text=True, check=False)
         print(made.stderr, flush=True)
         if "Portable" not in made.stderr:
