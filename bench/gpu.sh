@@ -169,7 +169,7 @@ else
     worst $?
     title "moves: stops"
     PYTHONUNBUFFERED=1 timeout 600 python3 bench/moves.py --vendors "$vendors" --platform "$platform" --rounds 3 \
-      --mib 64 --mib 1024 --mib 8192 --json "$out/moves-$name.json"
+      --mib 64 --mib 1024 --mib 8192 --mib 32768 --json "$out/moves-$name.json"
     worst $?
   fi
   if wanted workloads; then

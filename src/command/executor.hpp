@@ -117,6 +117,7 @@ class Executor : public BelowSeam {
   virtual bool works_in_place(ObjectId device) = 0;
   virtual std::uint64_t round_trips() const { return 0; }  // so far, to a server
   virtual bool is_in_this_process() const = 0;
+  virtual bool has_device() const { return true; }
   virtual std::string address() const { return "local"; }  // as `grus move --to` names it
   virtual void session_left() {}                           // the session is elsewhere
   virtual void leave() {}                                  // and nobody uses this any more

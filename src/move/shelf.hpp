@@ -37,6 +37,7 @@ class Shelf final : public Executor {
   std::shared_ptr<HostMemory> host_memory_for(bool, std::size_t) override { return nullptr; }
   bool works_in_place(ObjectId) override { return false; }
   bool is_in_this_process() const override { return false; }
+  bool has_device() const override { return false; }
   void session_left() override;
 
   cl_int create_context(ObjectId, std::span<const ObjectId>, std::uint32_t, std::span<const cl_context_properties>,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
 
 #include "base/log.hpp"
@@ -41,6 +43,14 @@ std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
   std::vector<ObjectId> ids;
   for (const auto& device : devices) ids.push_back(device->id());
   return ids;
+}
+
+// Whether the device is to compare pages. A CPU's own work would only be in the way.
+bool compares(const Context& context, bool shares_host_memory) {
+  const char* const how = std::getenv("GRUS_FINGERPRINT");
+  if (how && std::string_view{how} == "device") return true;
+  if (how && std::string_view{how} == "xxh3") return false;
+  return !shares_host_memory && !context.devices.empty();
 }
 
 }  // namespace
@@ -122,7 +132,7 @@ Transplant::Twin Transplant::twin_for(Memory& memory) {
     return twin;
   }
   const std::size_t size = memory.is_image() ? memory::packed_size(*memory.image) : memory.size;
-  twin.pages = std::make_unique<memory::SentPages>(size);
+  twin.is_copied = true;
   if (memory.host_ptr) {
     twin.home = Home::programs;
     return twin;
@@ -260,9 +270,19 @@ void Transplant::free_gone(ObjectType type, const std::set<std::uint64_t>& there
   for (auto next = made.rbegin(); next != made.rend(); ++next) {
     if (there.contains(next->first)) continue;
     to_.free(type, next->second);
-    if (type == ObjectType::memory) twins_.erase(next->first);
+    if (type == ObjectType::memory) forget_twin(next->first);
   }
   std::erase_if(made, [&](const auto& entry) { return !there.contains(entry.first); });
+}
+
+void Transplant::forget_twin(std::uint64_t memory) {
+  const auto twin = twins_.find(memory);
+  if (twin == twins_.end()) return;
+  if (twin->second.table) {
+    Context& context = *twin->second.table->fingerprints->context;
+    source_side(context)->free(*twin->second.table);
+  }
+  twins_.erase(twin);
 }
 
 template <typename T, typename Make>
@@ -351,9 +371,60 @@ std::uint64_t Transplant::bytes_at_stake(const Inventory& all) const {
   std::uint64_t bytes = 0;
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
-    if (twin != twins_.end() && twin->second.pages) bytes += memory->size;
+    if (twin != twins_.end() && twin->second.is_copied) bytes += memory->size;
   }
   return bytes;
+}
+
+memory::DeviceSide* Transplant::source_side(Context& context) {
+  const auto [known, is_new] = source_sides_.try_emplace(&context);
+  Executor& from = executor_of(context);
+  if (is_new && compares(context, context.shares_host_memory()) && from.has_device())
+    known->second = memory::DeviceSide::make(from, context, courier_of(context));
+  return known->second.get();
+}
+
+memory::DeviceSide* Transplant::destination_side(Context& context) {
+  const auto [known, is_new] = destination_sides_.try_emplace(&context);
+  if (is_new && compares(context, shares_host_memory(context)) && to_.has_device())
+    known->second = memory::DeviceSide::make(to_, context, courier_of(context));
+  return known->second.get();
+}
+
+void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
+  Context& context = *memory.context;
+  const memory::Route route{executor_of(context), to_, courier_of(context).id()};
+  if (!memory.is_image() && !twin.table && !twin.pages) {
+    if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
+  }
+  if (twin.table) {
+    using Source = memory::DeviceSide::Source;
+    source_side(context)->copy(to_, destination_side(context), memory.id(), memory.size, *twin.table,
+                               stage == Stage::running ? Source::runs : Source::rests, on_copied);
+    return;
+  }
+  if (!twin.pages)
+    twin.pages = std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size);
+  if (memory.is_image()) {
+    memory::copy_image(route, memory.id(), *memory.image, *twin.pages, on_copied);
+  } else {
+    memory::copy_buffer(route, memory.id(), memory.size, *twin.pages, on_copied);
+  }
+}
+
+void Transplant::free_sides() noexcept {
+  for (auto& [memory, twin] : twins_) {
+    if (!twin.table) continue;
+    for (const auto& [context, side] : source_sides_) {
+      if (side && twin.table->fingerprints->context.get() == context) {
+        side->free(*twin.table);
+        break;
+      }
+    }
+    twin.table.reset();
+  }
+  source_sides_.clear();
+  destination_sides_.clear();
 }
 
 // What was touched since it was copied last, and what was read while commands from before might still have written.
@@ -363,7 +434,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   std::set<Executor*> sources;
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
-    if (twin == twins_.end() || !twin->second.pages) continue;
+    if (twin == twins_.end() || !twin->second.is_copied) continue;
     if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
     dirty.emplace_back(memory.get(), &twin->second);
     sources.insert(&executor_of(*memory->context));
@@ -380,13 +451,8 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   for (const auto& [memory, twin] : dirty) {
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
-    const memory::Route route{from, to_, courier_of(*memory->context).id()};
     try {
-      if (memory->is_image()) {
-        memory::copy_image(route, memory->id(), *memory->image, *twin->pages, count);
-      } else {
-        memory::copy_buffer(route, memory->id(), memory->size, *twin->pages, count);
-      }
+      copy_one(*memory, *twin, stage, count);
     } catch (...) {
       memory->touch();
       throw;
@@ -505,6 +571,7 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
 }
 
 void Transplant::leave_sources(const Inventory& all) noexcept {
+  free_sides();
   const auto free_all = [&](ObjectType type, const auto& objects, auto context_of) {
     for (auto next = objects.rbegin(); next != objects.rend(); ++next)
       sources_.at(context_of(**next))->free(type, (*next)->id());
@@ -529,6 +596,7 @@ void Transplant::leave_sources(const Inventory& all) noexcept {
 }
 
 void Transplant::undo() noexcept {
+  free_sides();
   for (const auto& [context, courier] : couriers_) {
     executor_of(*context).free(ObjectType::queue, courier->id());
     to_.free(ObjectType::queue, courier->id());

@@ -8,6 +8,7 @@
 
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
+#include "memory/device_side.hpp"
 #include "move/inventory.hpp"
 
 namespace grus::move {
@@ -58,7 +59,9 @@ class Transplant {
   struct Twin {
     Home home = Home::elsewhere;
     std::shared_ptr<HostMemory> memory;
-    std::unique_ptr<memory::SentPages> pages;  // if copied
+    bool is_copied = false;
+    std::unique_ptr<memory::SentPages> pages;    // of what the host compares
+    std::unique_ptr<memory::DeviceTable> table;  // of what the device does
     bool is_suspect = true;                    // never copied, or while commands from before may have been running
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
@@ -82,7 +85,12 @@ class Transplant {
   template <typename T, typename Make>
   void follow_type(ObjectType type, const std::vector<Ref<T>>& objects, Make make);
   void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
+  void forget_twin(std::uint64_t memory);
   Queue& courier_of(const Context& context);
+  memory::DeviceSide* source_side(Context& context);
+  memory::DeviceSide* destination_side(Context& context);
+  void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
+  void free_sides() noexcept;
   std::optional<cl_ulong> clock_of(Executor& executor, const Context& context);
   void set_clock(Context& context);
   void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
@@ -95,6 +103,9 @@ class Transplant {
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
   std::map<const Context*, bool> in_place_;
   std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
+  // By context; null if its device can't, or needn't.
+  std::map<const Context*, std::unique_ptr<memory::DeviceSide>> source_sides_;
+  std::map<const Context*, std::unique_ptr<memory::DeviceSide>> destination_sides_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;
