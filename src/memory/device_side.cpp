@@ -264,7 +264,8 @@ void DeviceSide::send_whole(Executor& to, ObjectId from, std::size_t offset_ther
   for (std::size_t done = 0; done < range.size; done += kBatch * kPage) {
     const std::size_t size = std::min(range.size - done, kBatch * kPage);
     read(from, {offset_there + done, size}, pinned_->host);
-    check(to.submit(command::Write{{buffer}, {range.offset + done, size}, pinned_->host}, {queue_, {}, {}, Blocking::yes}),
+    check(to.submit(command::Write{{buffer}, {range.offset + done, size}, pinned_->host},
+                    {queue_, {}, {}, Blocking::yes}),
           "writing memory");
   }
 }

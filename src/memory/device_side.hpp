@@ -1,6 +1,6 @@
 // What a device with memory of its own does for a copy: it fingerprints pages, tells which have changed since they were
-// sent, and puts those together, so that little goes to the host. All of it is done with commands, as a program would do
-// it, and so behind a server too.
+// sent, and puts those together, so that little goes to the host. All of it is done with commands, as a program would
+// do it, and so behind a server too.
 #pragma once
 
 #include <functional>

@@ -404,7 +404,8 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
     return;
   }
   if (!twin.pages)
-    twin.pages = std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size);
+    twin.pages =
+        std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size);
   if (memory.is_image()) {
     memory::copy_image(route, memory.id(), *memory.image, *twin.pages, on_copied);
   } else {

@@ -62,7 +62,7 @@ class Transplant {
     bool is_copied = false;
     std::unique_ptr<memory::SentPages> pages;    // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;  // of what the device does
-    bool is_suspect = true;                    // never copied, or while commands from before may have been running
+    bool is_suspect = true;                      // never copied, or while commands from before may have been running
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
