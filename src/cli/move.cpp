@@ -76,7 +76,7 @@ class Bar {
     shown_ = true;
   }
   ~Bar() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) std::fputs("\r\033[K", stderr);
   }
 
  private:

@@ -95,8 +95,8 @@ memory::Fingerprint fingerprint_of(const std::byte* data, std::size_t size) {
 }
 
 struct Checkpoint {
-  json header;
-  std::map<std::uint64_t, Bytes> contents;
+  std::string objects;                      // that the session had
+  std::map<std::uint64_t, Bytes> contents;  // by the object's id
 };
 
 Checkpoint read_checkpoint(const std::string& path) {
@@ -124,13 +124,14 @@ Checkpoint read_checkpoint(const std::string& path) {
   take(&told, sizeof told);
   if (told != fingerprint_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
   Checkpoint checkpoint;
-  checkpoint.header = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!checkpoint.header.is_object() || !checkpoint.header.contains("objects") ||
-      !checkpoint.header.contains("memories") || !checkpoint.header["memories"].is_array())
+  const json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object() || !header.contains("objects") || !header.contains("memories") ||
+      !header["memories"].is_array())
     throw damaged();
-  if (checkpoint.header.value("session", "") != session_key())
+  if (header.value("session", "") != session_key())
     throw Refused{fmt::format("{}: it is a checkpoint of another session", path)};
-  for (const json& entry : checkpoint.header["memories"]) {
+  checkpoint.objects = header["objects"].dump();
+  for (const json& entry : header["memories"]) {
     if (!entry.is_object() || !entry.value("id", json{}).is_number_unsigned() ||
         !entry.value("size", json{}).is_number_unsigned() || entry["size"].get<std::size_t>() > size_of_file)
       throw damaged();
@@ -191,7 +192,7 @@ void restore_checkpoint(const std::string& path) {
     throw Refused{"the device doesn't finish what it was given"};
   const Gate::Closed closed{g_gate};
   const Inventory all = Inventory::take();
-  if (objects_in(all) != checkpoint.header["objects"])
+  if (objects_in(all).dump() != checkpoint.objects)
     throw Refused{fmt::format("{}: objects were made or freed since, so it fits the session no longer", path)};
   std::map<const Context*, Ref<Queue>> queues;
   for (const auto& context : all.contexts) {

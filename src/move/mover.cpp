@@ -33,7 +33,7 @@ struct Kept {
   Kept() = default;
   explicit Kept(Inventory taken) : all{std::move(taken)} {}
   Kept(Kept&&) = default;
-  Kept& operator=(Kept&& other) {
+  Kept& operator=(Kept&& other) noexcept {
     const Gate::Entry entry{kInternalCall};
     all = std::move(other.all);
     return *this;

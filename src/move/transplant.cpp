@@ -15,7 +15,6 @@ namespace grus::move {
 namespace {
 
 constexpr cl_mem_flags kDeviceAccess = CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
-constexpr cl_map_flags kWrites = CL_MAP_WRITE | CL_MAP_WRITE_INVALIDATE_REGION;
 constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
 
 void check(cl_int code, const std::string& what) {
@@ -41,6 +40,7 @@ bool has_failed(const std::vector<DeviceBuild>& builds) {
 
 std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
   std::vector<ObjectId> ids;
+  ids.reserve(devices.size());
   for (const auto& device : devices) ids.push_back(device->id());
   return ids;
 }
