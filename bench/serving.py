@@ -4,6 +4,16 @@ import os
 import pathlib
 import subprocess
 import tempfile
+import time
+
+
+def wait_for(condition, seconds=5):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class Server:

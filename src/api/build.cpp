@@ -15,10 +15,7 @@ namespace {
 using Notify = void(CL_CALLBACK*)(cl_program, void*);
 
 BuildOrder order_for(const Program& program, BuildOrder::Step step, std::string options) {
-  BuildOrder order;
-  order.program = program.id();
-  order.context = program.context->id();
-  for (const auto& device : program.devices) order.program_devices.push_back(device->id());
+  BuildOrder order = grus::order_for(program);
   order.step = step;
   order.options = std::move(options);
   return order;

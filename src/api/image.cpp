@@ -77,29 +77,6 @@ cl_int check_pitches(const cl_image_desc& desc, std::size_t element, const void*
   return desc.num_mip_levels != 0 || desc.num_samples != 0 ? CL_INVALID_IMAGE_DESCRIPTOR : CL_SUCCESS;
 }
 
-// The pitches that host memory has: as given, else without gaps.
-struct HostLayout {
-  std::size_t row = 0;
-  std::size_t slice = 0;
-  std::size_t size = 0;
-};
-
-HostLayout layout_of(const cl_image_desc& desc, std::size_t element, std::size_t row_pitch, std::size_t slice_pitch) {
-  ImageFacts facts;
-  facts.desc = desc;
-  const Triple extent = facts.extent();
-  HostLayout layout;
-  layout.row = row_pitch != 0 ? row_pitch : extent[0] * element;
-  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {
-    layout.slice = slice_pitch != 0 ? slice_pitch : layout.row;
-    layout.size = layout.slice * extent[1];
-    return layout;
-  }
-  layout.slice = slice_pitch != 0 ? slice_pitch : layout.row * extent[1];
-  layout.size = layout.slice * extent[2];
-  return layout;
-}
-
 void copy_into_tight(std::byte* to, const HostLayout& tight, const void* from, const HostLayout& given,
                      const cl_image_desc& desc) {
   ImageFacts facts;

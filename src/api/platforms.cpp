@@ -113,8 +113,7 @@ void fill_limits(Device& device) {
   };
   const cl_device_type real_type = get(CL_DEVICE_TYPE, cl_device_type{CL_DEVICE_TYPE_DEFAULT});
   limits.type = presented_type() ? presented_type() | (real_type & CL_DEVICE_TYPE_DEFAULT) : real_type;
-  limits.shares_host_memory = (real_type & CL_DEVICE_TYPE_CPU) || get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE});
-  if (treats_memory_as_own()) limits.shares_host_memory = false;
+  limits.shares_host_memory = shares_host_memory(real_type, get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE}));
   limits.images = get(CL_DEVICE_IMAGE_SUPPORT, cl_bool{CL_FALSE});
   const auto& version = told_of(device, CL_DEVICE_VERSION);
   if (!version || std::sscanf(text_from_bytes(*version).c_str(), "OpenCL %u.%u", &limits.version_major,

@@ -23,11 +23,9 @@ Ref<Program> make_program(Context& context, std::span<Device* const> devices, Re
   return program;
 }
 
-BuildOrder order_for(const Program& program) {
-  BuildOrder order;
-  order.program = program.id();
-  order.context = program.context->id();
-  for (const auto& device : program.devices) order.program_devices.push_back(device->id());
+// To be called with the program's mutex held, or before anybody else has it.
+BuildOrder order_as_made(const Program& program) {
+  BuildOrder order = order_for(program);
   order.recipe = program.recipe;
   return order;
 }
@@ -46,7 +44,7 @@ Result<std::vector<Device*>> devices_named(const Context& context, cl_uint count
 // Checks below the seam what can be checked before a build, and keeps the result there.
 cl_int check_below(Program& program, std::vector<cl_int>* statuses) {
   const std::lock_guard lock{program.mutex};
-  BuildOutcome outcome = executor_of(*program.context).check_program(order_for(program), statuses);
+  BuildOutcome outcome = executor_of(*program.context).check_program(order_as_made(program), statuses);
   const cl_int code = outcome.code;
   if (outcome.created) program.accept(std::move(outcome));
   return code;
@@ -195,7 +193,7 @@ cl_int clSetProgramSpecializationConstant(cl_program handle, cl_uint id, std::si
   recipe.specialization_constants[id] = Bytes(bytes, bytes + size);
   const auto before = std::exchange(program->recipe, std::make_shared<const Recipe>(std::move(recipe)));
   // The vendor knows which constants there are and how large.
-  const BuildOutcome outcome = executor_of(*program->context).check_program(order_for(*program), nullptr);
+  const BuildOutcome outcome = executor_of(*program->context).check_program(order_as_made(*program), nullptr);
   if (outcome.code != CL_SUCCESS) program->recipe = before;
   return outcome.code;
 }

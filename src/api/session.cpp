@@ -25,12 +25,6 @@ std::atomic<bool> g_started{false};
 std::atomic<bool> g_lost_by_fork{false};
 std::array<std::uint64_t, kMostCalls> g_parents_calls{};  // in a forked child: made before the fork
 
-std::uint64_t round_trips() {
-  std::uint64_t all = 0;
-  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
-  return all;
-}
-
 // What the program did, as one line of JSON, for `grus run --report` and --objects.
 void write_report(const char* path) {
   std::string calls;
@@ -62,7 +56,7 @@ void write_report(const char* path) {
   const std::string line = fmt::format(
       "{{\"pid\":{},\"program\":\"{}\",\"calls\":{{{}}},\"objects\":{{{}}},\"held_back\":{},\"round_trips\":{},"
       "\"immovable\":[{}]}}\n",
-      getpid(), program, calls, objects, HoldBack::instance().held_so_far(), round_trips(), reasons);
+      getpid(), program, calls, objects, HoldBack::instance().held_so_far(), round_trips_so_far(), reasons);
   const int file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0 || write(file, line.data(), line.size()) < 0) log::error("report", "{}: can't be written", path);
   if (file >= 0) close(file);

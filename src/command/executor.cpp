@@ -16,4 +16,18 @@ const Result<Bytes>& told_of(Device& device, cl_device_info query) {
   });
 }
 
+std::uint64_t round_trips_so_far() {
+  std::uint64_t all = 0;
+  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
+  return all;
+}
+
+BuildOrder order_for(const Program& program) {
+  BuildOrder order;
+  order.program = program.id();
+  order.context = program.context->id();
+  for (const auto& device : program.devices) order.program_devices.push_back(device->id());
+  return order;
+}
+
 }  // namespace grus

@@ -96,6 +96,9 @@ struct BuildOrder {
   std::vector<ObjectId> inputs;  // of a link: programs compiled below
 };
 
+// What every order for a program says.
+BuildOrder order_for(const Program& program);
+
 class Executor : public BelowSeam {
  public:
   virtual ~Executor() = default;
@@ -199,6 +202,8 @@ inline Executor& executor_of(const Queue& queue) { return executor_of(*queue.con
 
 // What the program is told about a device, asked for once.
 const Result<Bytes>& told_of(Device& device, cl_device_info query);
+
+std::uint64_t round_trips_so_far();  // of all executors in use
 
 // Keeps an executor while a thread uses it outside the gate. To be made inside.
 class Pin {

@@ -62,12 +62,6 @@ std::uint64_t calls() {
   return std::accumulate(counts.begin(), counts.end() - 1, std::uint64_t{0});  // the last are Grus's own
 }
 
-std::uint64_t round_trips() {
-  std::uint64_t all = 0;
-  for (const Executor* executor : executors_in_use()) all += executor->round_trips();
-  return all;
-}
-
 json describe() {
   std::string program;
   std::getline(std::ifstream{"/proc/self/comm"}, program);
@@ -75,8 +69,9 @@ json describe() {
   json devices = json::array();
   json objects;
   std::uint64_t bytes = 0;
+  std::uint64_t round_trips = 0;
   {
-    const Gate::Closed closed{g_gate};
+    const Gate::Closed closed{g_gate};  // a move changes what is asked for here with the gate closed, too
     const Inventory all = Inventory::take();
     for (Device* const device : all.root_devices()) {
       const auto text = executor_of(*device).device_info(device->id(), CL_DEVICE_NAME);
@@ -85,16 +80,18 @@ json describe() {
     objects = {{"context", all.contexts.size()}, {"queue", all.queues.size()},     {"memory", all.memories.size()},
                {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
     bytes = all.bytes();
+    round_trips = round_trips_so_far();
   }
+  const Whereabouts now = whereabouts();
   return {{"pid", getpid()},
           {"name", name ? name : ""},
           {"program", program},
           {"calls", calls()},
-          {"round_trips", round_trips()},
+          {"round_trips", round_trips},
           {"devices", devices},
           {"objects", objects},
           {"memory_bytes", bytes},
-          {"at", whereabouts().is_suspended ? "suspended" : whereabouts().to},
+          {"at", now.is_suspended ? "suspended" : now.to},
           {"immovable", immovable_reasons()}};
 }
 

@@ -1,6 +1,7 @@
 #include "move/mover.hpp"
 
 #include <algorithm>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -21,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kDrain = 10min;                            // a kernel may take long; nothing is lost by waiting but time
 constexpr std::uint64_t kSmall = std::uint64_t{1} << 20;  // not worth another round
+constexpr auto kTell = 50ms;                              // how often progress is told
 constexpr double kGain = 0.7;  // a round must leave less than this part of what the one before left
 
 std::chrono::microseconds micros(Clock::duration time) {
@@ -47,11 +49,17 @@ struct Kept {
 // A suspended session's, kept until it moves somewhere. Like what follows, of the thread that moves.
 std::unique_ptr<HoldBack::Everything>& g_suspended = *new std::unique_ptr<HoldBack::Everything>;
 
+std::mutex g_whereabouts_mutex;  // guards what follows, which others ask for meanwhile
 Whereabouts& g_whereabouts = *new Whereabouts;
+
+void set_whereabouts(Whereabouts now) {
+  const std::lock_guard lock{g_whereabouts_mutex};
+  g_whereabouts = std::move(now);
+}
 
 // By its numbers, as it is now.
 Whereabouts where_it_is(const Inventory& all) {
-  Whereabouts now{executors_in_use().front()->address(), g_whereabouts.device, false};
+  Whereabouts now{executors_in_use().front()->address(), whereabouts().device, false};
   if (!now.device.empty() || all.root_devices().empty()) return now;
   const Device& device = *all.root_devices().front();
   const auto& siblings = device.platform->devices;
@@ -89,10 +97,11 @@ class Mover {
 
   Report run() {
     const bool keeps = order_.kind != Order::Kind::move;
-    if (keeps && g_whereabouts.is_suspended) throw Refused{"it is suspended already"};
+    const bool is_suspended = whereabouts().is_suspended;
+    if (keeps && is_suspended) throw Refused{"it is suspended already"};
     begin("plan");
     Kept kept{take_inventory()};
-    if (!g_whereabouts.is_suspended) g_whereabouts = where_it_is(kept.all);
+    if (!is_suspended) set_whereabouts(where_it_is(kept.all));
     if (keeps) {
       auto shelf = std::make_unique<Shelf>();
       shelf_ = shelf.get();
@@ -125,7 +134,6 @@ class Mover {
       }
     } catch (...) {
       slicer_.reset();
-      begin_undo();
       transplant_->undo();
       throw;
     }
@@ -144,9 +152,6 @@ class Mover {
     on_progress_(progress_);
     check_cancelled();
   }
-  void begin_undo() {
-    if (!report_.phases.empty()) report_.phases.back().end = Clock::now();
-  }
   void check_cancelled() const {
     if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
   }
@@ -156,19 +161,27 @@ class Mover {
     phase.copied += more;
     progress_.done += more.read;
     const auto now = Clock::now();
-    if (order_.bytes_per_second != 0 && !is_stopped_) {
-      const auto due =
-          phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
-                            static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
-      if (due > now) std::this_thread::sleep_until(due);
-    }
-    check_cancelled();
     if (is_stopped_ && !is_switched_ && order_.max_stop && now - stop_start_ > *order_.max_stop)
       throw Refused{"copying what had changed took longer than the stop allowed"};
-    if (is_stopped_ || now - last_told_ < 50ms) return;
+    check_cancelled();
+    if (is_stopped_) return;
+    tell_now_and_then();
+    if (order_.bytes_per_second == 0) return;
+    const auto due =
+        phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
+                          static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
+    while (Clock::now() < due) {  // in small steps: whoever asked may go away
+      std::this_thread::sleep_until(std::min(due, Clock::now() + kTell));
+      tell_now_and_then();
+      check_cancelled();
+    }
+  }
+  void tell_now_and_then() {
+    const auto now = Clock::now();
+    if (now - last_told_ < kTell) return;
     last_told_ = now;
     progress_.bytes_per_second =
-        static_cast<double>(progress_.done) / std::chrono::duration<double>{now - phase.start}.count();
+        static_cast<double>(progress_.done) / std::chrono::duration<double>{now - report_.phases.back().start}.count();
     on_progress_(progress_);
   }
 
@@ -223,6 +236,8 @@ class Mover {
     is_stopped_ = true;
     const auto start = Clock::now();
     stop_start_ = start;
+    // For a suspended session; what one has that was suspended until now is let go at the end.
+    std::unique_ptr<HoldBack::Everything> suspension;
     {
       HoldBack::Everything everything{HoldBack::instance()};
       slicer_.reset();
@@ -235,8 +250,8 @@ class Mover {
       transplant_->follow(kept.all, Transplant::Stage::running);
       report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
       begin("switch");
-      std::unique_ptr<HoldBack::Everything> suspended;
-      if (order_.kind == Order::Kind::suspend) suspended = std::make_unique<HoldBack::Everything>(HoldBack::instance());
+      if (order_.kind == Order::Kind::suspend)
+        suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
       const Gate::Closed closed{g_gate};
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
@@ -247,16 +262,17 @@ class Mover {
       std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
       is_switched_ = true;
       for (Executor* const source : sources_) source->session_left();
-      std::swap(suspended, g_suspended);  // what was held for a suspension before is let go below
+      std::swap(suspension, g_suspended);
       if (order_.kind == Order::Kind::suspend) {
-        g_whereabouts.is_suspended = true;
+        Whereabouts now = whereabouts();
+        now.is_suspended = true;
+        set_whereabouts(std::move(now));
       } else {
         const Match& first = report_.plan.matches.front();
-        g_whereabouts = {to_->address(), fmt::format("{}:{}", first.platform, first.index), false};
+        set_whereabouts({to_->address(), fmt::format("{}:{}", first.platform, first.index), false});
       }
-      before_ = std::move(suspended);
     }
-    before_.reset();
+    suspension.reset();
     finish_stop(start);
     left_ = std::move(kept);
   }
@@ -296,7 +312,6 @@ class Mover {
   bool is_stopped_ = false;
   bool is_switched_ = false;
   Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
-  std::unique_ptr<HoldBack::Everything> before_;
   std::unique_ptr<Slicer> slicer_;
   std::set<Executor*> sources_;
   Kept left_;
@@ -305,7 +320,8 @@ class Mover {
 }  // namespace
 
 Whereabouts whereabouts() {
-  if (g_whereabouts.to.empty()) g_whereabouts.to = executors_in_use().front()->address();
+  const std::lock_guard lock{g_whereabouts_mutex};
+  if (g_whereabouts.to.empty()) g_whereabouts.to = starting_executors().front()->address();
   return g_whereabouts;
 }
 

@@ -18,7 +18,7 @@ using Clock = std::chrono::steady_clock;
 struct Order {
   enum class Kind : std::uint8_t { move, suspend, checkpoint };
   Kind kind = Kind::move;
-  std::string to;        // a server's address, or "local"; empty: where it was last
+  std::string to;        // a server's address, or "local"
   std::string device;    // part of a name there, or PLATFORM:DEVICE; empty: any
   std::string file;      // of a checkpoint
   bool dry_run = false;  // only the plan

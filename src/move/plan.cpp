@@ -78,9 +78,8 @@ bool shares_host_memory(Executor& to, ObjectId device) {
     const auto bytes = to.device_info(device, query);
     return bytes ? from_bytes<decltype(otherwise)>(*bytes) : otherwise;
   };
-  if (treats_memory_as_own()) return false;
-  return (get(CL_DEVICE_TYPE, cl_device_type{0}) & CL_DEVICE_TYPE_CPU) ||
-         get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE});
+  return grus::shares_host_memory(get(CL_DEVICE_TYPE, cl_device_type{0}),
+                                  get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE}));
 }
 
 void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::vector<std::string>& reasons) {
@@ -115,12 +114,6 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
                                           : fmt::format("the destination has no device like '{}'", wanted));
     return plan;
   }
-  std::erase_if(there, [&](const Candidate& one) { return one.platform != there[0].platform; });
-  if (there.size() < roots.size()) {
-    plan.reasons.push_back(
-        fmt::format("the program uses {} devices, the destination has {}", roots.size(), there.size()));
-    return plan;
-  }
   // One that has all that the program was told of, if there is one.
   const auto lacks = [&](const Candidate& one) {
     const ObjectId id = id_to_look_with();
@@ -129,6 +122,13 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
   };
   if (roots.size() == 1)
     std::stable_partition(there.begin(), there.end(), [&](const auto& one) { return !lacks(one); });
+  // All devices go to one platform.
+  std::erase_if(there, [platform = there[0].platform](const Candidate& one) { return one.platform != platform; });
+  if (there.size() < roots.size()) {
+    plan.reasons.push_back(
+        fmt::format("the program uses {} devices, the destination has {}", roots.size(), there.size()));
+    return plan;
+  }
   for (std::size_t next = 0; next < roots.size(); ++next) {
     Device& device = *roots[next];
     to.name_device(there[next].platform, there[next].index, device.id());

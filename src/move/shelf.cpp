@@ -8,13 +8,6 @@
 namespace grus::move {
 namespace {
 
-ImageFacts facts_of(const cl_image_desc& desc, std::size_t element_size) {
-  ImageFacts facts;
-  facts.desc = desc;
-  facts.element_size = element_size;
-  return facts;
-}
-
 // Both sides in rows; the shelf's is packed.
 struct Rows {
   Triple extent{};  // bytes of a row, rows, slices
@@ -33,14 +26,14 @@ void each_row(const Rows& rows, Copy copy) {
   }
 }
 
-Rows rows_of(const cl_image_desc& desc, std::size_t element_size, std::size_t row_pitch, std::size_t slice_pitch) {
-  Triple extent = facts_of(desc, element_size).extent();
-  extent[0] *= element_size;
-  if (row_pitch == 0) row_pitch = extent[0];
-  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {  // its rows are slices
-    return {extent, slice_pitch != 0 ? slice_pitch : row_pitch, 0};
-  }
-  return {extent, row_pitch, slice_pitch != 0 ? slice_pitch : row_pitch * extent[1]};
+Rows rows_of(const cl_image_desc& desc, std::size_t element, std::size_t row_pitch, std::size_t slice_pitch) {
+  ImageFacts facts;
+  facts.desc = desc;
+  Triple extent = facts.extent();
+  extent[0] *= element;
+  const HostLayout layout = layout_of(desc, element, row_pitch, slice_pitch);
+  const bool rows_are_slices = desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
+  return {extent, rows_are_slices ? layout.slice : layout.row, layout.slice};
 }
 
 }  // namespace
@@ -72,11 +65,9 @@ Result<ImageLayout> Shelf::create_image(const NewImage& image) {
   const bool has_slices = image.desc.image_type == CL_MEM_OBJECT_IMAGE3D ||
                           image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ||
                           image.desc.image_type == CL_MEM_OBJECT_IMAGE2D_ARRAY;
-  const std::size_t size = rows.extent[0] * rows.extent[1] * rows.extent[2];
-  const ImageLayout layout{
-      element, rows.extent[0],
-      has_slices ? rows.extent[0] * (image.desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? 1 : rows.extent[1]) : 0,
-      size};
+  const HostLayout tight = layout_of(image.desc, element, 0, 0);
+  const std::size_t size = tight.size;
+  const ImageLayout layout{element, tight.row, has_slices ? tight.slice : 0, size};
   if (image.from) return layout;
   Shelved shelved{memory_in_pages(size), size, image.desc, element};
   if (const void* const contents = image.host ? image.host : image.initial) {

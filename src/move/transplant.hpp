@@ -66,7 +66,7 @@ class Transplant {
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
-  const Match& match_of(const Device& device) const;
+  const Match& match_of(Device& device) const;
   bool shares_host_memory(const Context& context) const;
   bool both_work_in_place(const Context& context);
   void make_sub_device(Device& device);
@@ -79,20 +79,20 @@ class Transplant {
   Twin twin_for(Memory& memory);
   void make_program(Program& program);
   void make_kernel(Kernel& kernel);
-  BuildOrder order_for(const Program& program, std::shared_ptr<const Recipe> recipe) const;
   void build_as(const Program& program, ObjectId id, const std::shared_ptr<const Recipe>& recipe,
                 const std::vector<DeviceBuild>& builds);
   template <typename T, typename Make>
   void follow_type(ObjectType type, const std::vector<Ref<T>>& objects, Make make);
   void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
   void forget_twin(std::uint64_t memory);
-  Queue& courier_of(const Context& context);
+  Queue& courier_of(Context& context);
   memory::DeviceSide* source_side(Context& context);
   memory::DeviceSide* destination_side(Context& context);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
   void free_sides() noexcept;
-  std::optional<cl_ulong> clock_of(Executor& executor, const Context& context);
+  std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
   void set_clock(Context& context);
+  cl_int map_again(const Memory& memory, const Mapping& mapping, const Placement& placement);
   void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
 
   Executor& to_;

@@ -20,6 +20,11 @@ inline bool treats_memory_as_own() {
   return memory && std::string_view{memory} == "own";
 }
 
+// Whether a device works on the host's own memory.
+inline bool shares_host_memory(cl_device_type type, cl_bool is_unified) {
+  return !treats_memory_as_own() && ((type & CL_DEVICE_TYPE_CPU) || is_unified);
+}
+
 // The facts that checks on the path of a call need, parsed once.
 struct DeviceLimits {
   cl_device_type type = 0;

@@ -75,4 +75,20 @@ std::size_t element_size(const cl_image_format& format) {
   return channels(format.image_channel_order) * channel_size(type);
 }
 
+HostLayout layout_of(const cl_image_desc& desc, std::size_t element, std::size_t row_pitch, std::size_t slice_pitch) {
+  ImageFacts facts;
+  facts.desc = desc;
+  const Triple extent = facts.extent();
+  HostLayout layout;
+  layout.row = row_pitch != 0 ? row_pitch : extent[0] * element;
+  if (desc.image_type == CL_MEM_OBJECT_IMAGE1D_ARRAY) {
+    layout.slice = slice_pitch != 0 ? slice_pitch : layout.row;
+    layout.size = layout.slice * extent[1];
+    return layout;
+  }
+  layout.slice = slice_pitch != 0 ? slice_pitch : layout.row * extent[1];
+  layout.size = layout.slice * extent[2];
+  return layout;
+}
+
 }  // namespace grus

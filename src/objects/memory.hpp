@@ -34,6 +34,9 @@ class HostMemory {
 std::shared_ptr<HostMemory> memory_from_heap(std::size_t size);
 std::shared_ptr<HostMemory> memory_in_pages(std::size_t size);
 
+// What kernels may do: of a program's flags all that drivers are told.
+inline constexpr cl_mem_flags kDeviceAccess = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
+
 struct Range {
   std::size_t offset = 0;
   std::size_t size = 0;

@@ -1,6 +1,7 @@
 // Programs: what they were made of, kept by value, and what their last build told.
 #pragma once
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -65,6 +66,12 @@ class Program : public Object {
     kernel_facts.clear();
     binaries.clear();
     ++build_number;
+  }
+
+  // Of the last build, on any device. To be called with the mutex held.
+  bool has_failed() const {
+    return std::any_of(builds.begin(), builds.end(),
+                       [](const DeviceBuild& build) { return build.status == CL_BUILD_ERROR; });
   }
 
   const Ref<Context> context;

@@ -20,7 +20,7 @@ SOURCE = pathlib.Path(os.environ["GRUS_SOURCE"])
 sys.path.insert(0, str(SOURCE / "bench"))
 
 from moving import Session, run_and_move  # noqa: E402
-from serving import Server  # noqa: E402
+from serving import Server, wait_for  # noqa: E402
 
 GRUS = BUILD / "bin/grus"
 SUBJECT = BUILD / "bin/tests/move_subject"
@@ -29,13 +29,6 @@ SLOWER = 4 if os.environ.get("GRUS_SANITIZE") else 1
 SECONDS = 120 * SLOWER
 # PoCL offers what memory is free when it starts; here all devices offer the same.
 ENVIRONMENT = os.environ | {"POCL_MEMORY_LIMIT": "2", "POCL_DEVICES": "pthread pthread"}
-
-
-def wait_for(condition, seconds=5):
-    until = time.monotonic() + seconds
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    return condition()
 
 
 class Subject:

@@ -20,7 +20,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 sys.dont_write_bytecode = True
 
-from serving import Server  # noqa: E402
+from serving import Server, wait_for  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
 GRUS = BUILD / "bin" / "grus"
@@ -29,15 +29,6 @@ MMUL = BUILD / "bin" / "workloads" / "mmul"
 SECONDS = 60
 NOTICED = 8  # seconds after which a system that says nothing counts as gone
 LOST = "OpenCL calls fail from here on"
-
-
-def wait_for(condition, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def is_running(pid):

@@ -15,7 +15,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 sys.dont_write_bytecode = True
 
-from serving import Server  # noqa: E402
+from serving import Server, wait_for  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
 GRUS = BUILD / "bin" / "grus"
@@ -27,15 +27,6 @@ SECONDS = 60
 def through(server, *command, **options):
     return subprocess.run([GRUS, "run", "--gpu", server.address, "--", *command], capture_output=True, text=True,
                           timeout=SECONDS, check=False, **options)
-
-
-def wait_for(condition, seconds):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 class ServeTest(unittest.TestCase):
