@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""How long a program stops when it moves, against how much memory it has.
+"""How long a program stops when it moves, against how much memory it has. Medians, and the largest of each.
 
-The program has buffers of 64 MiB (fewer and smaller if it has less) and works all the time on 4 MiB of the first. It is moved
-between a server of this host and this process's own device, with copying while it runs and without ("in the stop").
-Stop is how long results waited; round is the longest that one round of the program's took while it moved, of which all but
-the stop is the program's own. Medians, and the largest of each.
+sizes      The program has buffers of 64 MiB (fewer and smaller if it has less) and works all the time on 4 MiB of the first. It
+           is moved between a server of this host and this process's own device, with copying while it runs and without
+           ("in the stop"). Stop is how long results waited.
+scattered  Kernels of 5 ms dirty one in a hundred pages per second, all over the memory. Its speed while it is copied is
+           compared with its speed before.
+suspended  Everything goes to host memory and back. Preparing is making room there, while the program runs.
 """
 
 import argparse
@@ -25,14 +27,15 @@ from moving import Session  # noqa: E402
 
 DIRTY = 4
 BUFFER = 64
+KERNEL_MS = 5
 
 
 class Program:
-    def __init__(self, grus, subject, mib, environment):
+    def __init__(self, grus, subject, mib, environment, kind="busy", rest=(DIRTY,)):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         environment = environment | {"XDG_RUNTIME_DIR": self.folder.name}
         size = min(BUFFER, mib)
-        self.process = subprocess.Popen([grus, "run", "--", subject, "busy", str(mib // size), str(size), str(DIRTY)],
+        self.process = subprocess.Popen([grus, "run", "--", subject, kind, *map(str, (mib // size, size, *rest))],
                                         env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.session = Session(self.process.pid, environment)
 
@@ -48,11 +51,14 @@ class Program:
         self.process.stdin.close()
         self.folder.cleanup()
 
-    def move(self, **where):
-        answer = self.session.ask(command="move", **where)
+    def ask(self, command, **where):
+        answer = self.session.ask(command=command, **where)
         if not answer or not answer["ok"]:
-            raise common.Problem(f"it can't be moved: {answer and answer['error']}")
+            raise common.Problem(f"{command} failed: {answer and answer['error']}")
         return answer
+
+    def move(self, **where):
+        return self.ask("move", **where)
 
     def end(self):
         output, _ = self.process.communicate(timeout=600)
@@ -61,7 +67,7 @@ class Program:
         return json.loads(output.strip().removesuffix("right"))
 
 
-def measure(chosen, grus, subject, mib, server, environment):
+def sizes(chosen, grus, subject, mib, server, environment):
     rows = []
     ways = [("copied before", {}), ("in the stop", {"rounds": 0})]
     moves = {name: [] for name, _ in ways}
@@ -85,8 +91,69 @@ def measure(chosen, grus, subject, mib, server, environment):
     return rows
 
 
+def in_phases(move, first, last=None):
+    """From the beginning of one phase to the end of another, in seconds from the move's beginning."""
+    of = [phase for phase in move["phases"] if phase["phase"] in (first, last or first)]
+    return of[0]["start"], of[-1]["start"] + of[-1]["seconds"]
+
+
+def launches(told, start, end):
+    """How many there were per second, between two moments."""
+    first, last = (int(10 * (moment - told["start"])) for moment in (start, end))
+    return 10 * statistics.mean(told["tenths"][first + 1:last] or [0])
+
+
+def scattered(chosen, grus, subject, mib, server, environment):
+    """To another context of the same device, to a server, and back."""
+    pages_per_launch = round(0.01 * mib * 256 * KERNEL_MS / 1000)
+    moves = []
+    with Program(grus, subject, mib, environment, "scattered", (pages_per_launch, KERNEL_MS)) as program:
+        for _ in range(chosen.rounds):
+            for name, to in (("another context", "local"), ("a server", server.address), ("from the server", "local")):
+                time.sleep(2)
+                start = time.monotonic()
+                moves.append((name, start, program.move(to=to, device=chosen.platform)))
+        told = program.end()
+    rows = []
+    for name in dict.fromkeys(name for name, _, _ in moves):
+        of = [(start, move) for one, start, move in moves if one == name]
+        speeds, rates = [], []
+        for start, move in of:
+            first, last = in_phases(move, "first copy", "copy again")
+            speeds.append(launches(told, start + first, start + last) / launches(told, start - 1.8, start))
+            first, last = in_phases(move, "first copy")
+            rates.append(move["phases"][[phase["phase"] for phase in move["phases"]].index("first copy")]["read"]
+                         / (last - first) / 1e9)
+        stops = [1e3 * move["stop_seconds"] for _, move in of]
+        rows.append({"MiB": mib, "to": name, "moves": len(of), "stop_ms": statistics.median(stops), "most_ms": max(stops),
+                     "drain_ms": statistics.median(1e3 * move["drain_seconds"] for _, move in of),
+                     "sent_in_stop_MiB": statistics.median(move["sent_stopped"] for _, move in of) / 2**20,
+                     "first_copy_GB/s": statistics.median(rates), "program_meanwhile": statistics.median(speeds),
+                     "launches_per_s_before": statistics.median(launches(told, start - 1.8, start) for start, _ in of)})
+    return rows
+
+
+def suspended(chosen, grus, subject, mib, _, environment):
+    rows = []
+    with Program(grus, subject, mib, environment) as program:
+        for _ in range(chosen.rounds):
+            time.sleep(0.2)
+            out, back = program.ask("suspend"), program.ask("resume", device=chosen.platform)
+            prepared = sum(phase["seconds"] for phase in out["phases"] if phase["phase"] in ("plan", "prepare"))
+            whole = [sum(phase["seconds"] for phase in answer["phases"]) for answer in (out, back)]
+            rows.append((prepared, whole[0] - prepared, out["stop_seconds"], whole[1]))
+        program.end()
+    names = ("prepared_s", "suspended_s", "stop_until_suspended_s", "resumed_s")
+    medians = dict(zip(names, (statistics.median(column) for column in zip(*rows))))
+    return [{"MiB": mib, "times": len(rows), **medians, "suspended_and_resumed_s": medians["suspended_s"] + medians["resumed_s"]}]
+
+
+PARTS = {"sizes": sizes, "scattered": scattered, "suspended": suspended}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=PARTS, default="sizes", help="what is measured; default sizes")
     parser.add_argument("--mib", type=int, action="append", help="memory of the program, again for more; default 64 to 2048")
     parser.add_argument("--rounds", type=int, default=5, help="moves there and back, of each kind and size; default 5")
     parser.add_argument("--platform", default="Portable", help="part of the platform's name")
@@ -102,10 +169,11 @@ def main():
         environment |= {"GRUS_VENDORS": str(folder), "SUBJECT_PLATFORM": chosen.platform, "POCL_MEMORY_LIMIT": "12"}
         with Server(grus, "unix", folder, environment) as server:
             for mib in chosen.mib or [64, 256, 1024, 2048]:
-                rows += measure(chosen, grus, subject, mib, server, environment)
-                print(common.table([key.replace("_", " ") for key in rows[0]],
+                new = PARTS[chosen.part](chosen, grus, subject, mib, server, environment)
+                print(common.table([key.replace("_", " ") for key in new[0]],
                                    [[common.short(value) if isinstance(value, float) else value for value in row.values()]
-                                    for row in rows[-2:]]), flush=True)
+                                    for row in new]), flush=True)
+                rows += new
     if chosen.json:
         about = common.about(chosen.platform, {"grus": common.first_line([grus, "--version"])})
         chosen.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")

@@ -71,10 +71,10 @@ _grus() {
     serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
-    move) options="--to --device --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
-    suspend) options="--rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    move) options="--to --device --rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
+    suspend) options="--rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
     resume) options="--to --device --json --help" ;;
-    checkpoint) options="--output --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    checkpoint) options="--output --rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
     restore) options="--json --help" ;;
     why) options="--help" ;;
     profile) options="--device --output --help" ;;

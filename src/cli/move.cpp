@@ -33,6 +33,7 @@ struct Options {
   std::uint64_t bandwidth = 0;
   std::string trace;
   int rounds = 10;
+  bool overlap = true;
   int max_stop = 0;
   bool dry_run = false;
   bool json = false;
@@ -46,7 +47,10 @@ std::string absolute(const std::string& to) {
 }
 
 json request_for(const Options& options) {
-  json request = {{"command", options.command}, {"rounds", options.rounds}, {"dry_run", options.dry_run}};
+  json request = {{"command", options.command},
+                  {"rounds", options.rounds},
+                  {"overlap", options.overlap},
+                  {"dry_run", options.dry_run}};
   const bool is_place = is_address(options.to) || options.to == "local";
   if (!options.to.empty()) {
     request["to"] = is_place ? absolute(options.to) : "local";
@@ -178,6 +182,8 @@ void add_copy_options(CLI::App& app, Options& options) {
   app.add_option("--bandwidth", options.bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES");
+  app.add_flag("--overlap,!--no-overlap", options.overlap, "Write at the destination while the source is read")
+      ->default_str("on");
   app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
   app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
 }

@@ -41,6 +41,12 @@ struct DriverDescription {
 
 using ErrorNotice = Context::Notice;
 
+// A property of queues that Grus makes for itself.
+inline constexpr cl_queue_properties kOwnQueue = 0x47525553;
+
+// Whose commands are meant: those of the program's queues, or Grus's own too.
+enum class Whose : std::uint8_t { programs, all };
+
 struct NewBuffer {
   ObjectId id;
   ObjectId context;
@@ -121,6 +127,8 @@ class Executor : public BelowSeam {
   virtual std::uint64_t round_trips() const { return 0; }  // so far, to a server
   virtual bool is_in_this_process() const = 0;
   virtual bool has_device() const { return true; }
+  // What a buffer holds, where that is host memory which nobody but a move reads and writes; else null.
+  virtual std::byte* contents_of(ObjectId) { return nullptr; }
   virtual std::string address() const { return "local"; }  // as `grus move --to` names it
   virtual void session_left() {}                           // the session is elsewhere
   virtual void leave() {}                                  // and nobody uses this any more
@@ -182,7 +190,7 @@ class Executor : public BelowSeam {
   // Calls once the event reaches the status or fails; the call comes from a thread of the vendor's and must only post.
   virtual cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) = 0;
   // Calls once, from any thread, when everything it was given so far is finished.
-  virtual void when_idle(std::function<void()> call) = 0;
+  virtual void when_idle(Whose whose, std::function<void()> call) = 0;
   virtual cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
                                     cl_command_queue_properties* before) = 0;
 };

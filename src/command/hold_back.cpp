@@ -259,7 +259,7 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
   };
   auto idle = std::make_shared<Idle>();
   for (Executor* const executor : executors_in_use()) {
-    executor->when_idle([idle] {
+    executor->when_idle(Whose::programs, [idle] {
       const std::lock_guard lock{idle->mutex};
       --idle->busy;
       idle->changed.notify_all();

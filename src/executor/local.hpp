@@ -11,6 +11,7 @@
 #include "executor/staging.hpp"
 #include "executor/vendor.hpp"
 #include "executor/vendor_table.hpp"
+#include "executor/watch.hpp"
 
 namespace grus {
 
@@ -93,7 +94,7 @@ class LocalExecutor final : public Executor {
   Result<cl_int> event_status(ObjectId event) override;
   Result<cl_ulong> event_profile(ObjectId event, cl_profiling_info query) override;
   cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) override;
-  void when_idle(std::function<void()> call) override;
+  void when_idle(Whose whose, std::function<void()> call) override;
   cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
                             cl_command_queue_properties* before) override;
 
@@ -113,6 +114,7 @@ class LocalExecutor final : public Executor {
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
+    bool is_own = false;                     // see kOwnQueue
     std::atomic<bool> busy{false};           // something was enqueued since it was last known to be idle
     std::unique_ptr<Staging> staging;        // where the device has memory of its own
     std::shared_ptr<VendorContext> context;  // whose notice the driver may call for as long as there is work
@@ -185,6 +187,7 @@ class LocalExecutor final : public Executor {
   static bool release_if_done(const Leaving& leaving);
   cl_int finish_leaving();  // waits for what released queues still have to do
   std::vector<Leaving> leaving_;
+  Watch watch_;  // the first to go: it looks at events
 };
 
 }  // namespace grus

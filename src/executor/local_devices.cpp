@@ -171,6 +171,8 @@ cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devi
 
 cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId device_id,
                                    std::span<const cl_queue_properties> properties) {
+  const bool is_own = properties.size() >= 2 && properties[0] == kOwnQueue;
+  if (is_own) properties = properties.subspan(2);
   const VendorContext& context = context_of(context_id);
   cl_device_id device = devices_[device_id];
   const auto& call = functions(context.handle);
@@ -191,6 +193,7 @@ cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId de
   auto queue = std::make_unique<VendorQueue>();
   queue->handle = handle;
   queue->device = device;
+  queue->is_own = is_own;
   queue->context = *contexts_[context_id];
   queue->staging = Staging::for_queue(context.handle, device, handle);
   const std::lock_guard lock{queues_mutex_};
@@ -239,7 +242,7 @@ cl_int LocalExecutor::finish_leaving() {
 }
 
 // A marker for every queue, and the last of them to finish calls.
-void LocalExecutor::when_idle(std::function<void()> call) {
+void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
   struct Pending {
     std::atomic<std::size_t> left;
     std::function<void()> call;
@@ -255,6 +258,7 @@ void LocalExecutor::when_idle(std::function<void()> call) {
       markers.push_back(left.marker);
     }
     for (const VendorQueue* queue : all_queues_) {
+      if (queue->is_own && whose == Whose::programs) continue;
       cl_event marker = nullptr;
       const auto& vendor = functions(queue->handle);
       if (vendor.clEnqueueMarkerWithWaitList(queue->handle, 0, nullptr, &marker) != CL_SUCCESS) {
@@ -290,7 +294,16 @@ void LocalExecutor::when_idle(std::function<void()> call) {
       functions(marker).clWaitForEvents(1, &marker);
       marked->tell();
     }
-    functions(marker).clReleaseEvent(marker);
+    if (whose == Whose::all) {
+      functions(marker).clReleaseEvent(marker);
+      continue;
+    }
+    // NVIDIA's driver calls many milliseconds late while there are other commands; a move can't wait for that.
+    const std::shared_ptr<_cl_event> keeper{marker, [](cl_event event) { functions(event).clReleaseEvent(event); }};
+    watch_.add([keeper, marked] {
+      if (!marked->is_told && is_finished(keeper.get())) marked->tell();
+      return marked->is_told.load();
+    });
   }
   pending->one_is_idle();
 }

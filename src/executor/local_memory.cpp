@@ -127,7 +127,7 @@ void LocalExecutor::free_memory(const VendorMemory& memory) {
   if (memory.pinned) pinned_.remove(memory.pinned);
   const auto release = [handle = memory.handle] { functions(handle).clReleaseMemObject(handle); };
   if (!memory.is_region) return release();
-  when_idle([release] { callbacks::post(release); });
+  when_idle(Whose::all, [release] { callbacks::post(release); });
 }
 
 void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {

@@ -176,6 +176,7 @@ cl_int RemoteExecutor::create_queue(ObjectId id, ObjectId context, ObjectId devi
   if (code != CL_SUCCESS) return code;
   const auto queue = std::make_shared<RemoteQueue>();
   for (std::size_t next = 0; next + 1 < properties.size(); next += 2) {
+    queue->is_own = queue->is_own || properties[next] == kOwnQueue;
     if (properties[next] != CL_QUEUE_PROPERTIES) continue;
     queue->in_order = !(properties[next + 1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     queue->is_profiled = (properties[next + 1] & CL_QUEUE_PROFILING_ENABLE) != 0;
@@ -305,7 +306,7 @@ void RemoteExecutor::ask_for_idle() {
       if (!left_homes_.empty()) ask_for_idle();
     });
   };
-  connection_->ask_later({}, is_idle, Kind::when_idle);
+  connection_->ask_later({}, is_idle, Kind::when_idle, Whose::all);
 }
 
 // With the mutex. False if the server never knew it.

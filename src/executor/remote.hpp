@@ -91,7 +91,7 @@ class RemoteExecutor final : public Executor {
   Result<cl_int> event_status(ObjectId event) override;
   Result<cl_ulong> event_profile(ObjectId event, cl_profiling_info query) override;
   cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) override;
-  void when_idle(std::function<void()> call) override;
+  void when_idle(Whose whose, std::function<void()> call) override;
   cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
                             cl_command_queue_properties* before) override;
 
@@ -126,6 +126,7 @@ class RemoteExecutor final : public Executor {
     std::atomic<std::uint64_t> done{0};
     bool in_order = true;
     bool is_profiled = false;
+    bool is_own = false;  // see kOwnQueue
 
     bool is_idle() const { return done.load(std::memory_order_acquire) == last; }
     void is_done(std::uint64_t turn) {
@@ -148,12 +149,14 @@ class RemoteExecutor final : public Executor {
   struct Coming {
     ObjectId queue;
     HostBlock to;
+    bool is_own = false;  // the queue
   };
   // The reads that come before a command: those of its queue up to one, and of any queue up to another, because it
   // waits for commands of other queues.
   struct Reads {
     ReadNumber own = 0;
     ReadNumber any = 0;
+    Whose whose = Whose::all;
   };
   struct RemoteEvent {
     ObjectId queue;

@@ -43,7 +43,8 @@ void fields(wire::Writer& writer, const Sizes& sizes) {
 bool RemoteExecutor::has_coming(ObjectId queue, const Reads& before) const {
   return std::any_of(coming_.begin(), coming_.end(), [&](const auto& entry) {
     const auto& [number, coming] = entry;
-    return number <= before.any || (number <= before.own && coming.queue == queue);
+    const bool counts = before.whose == Whose::all || !coming.is_own;
+    return (number <= before.any && counts) || (number <= before.own && coming.queue == queue);
   });
 }
 
@@ -253,9 +254,11 @@ cl_int RemoteExecutor::when_event(ObjectId id, cl_int status, std::function<void
   return CL_SUCCESS;
 }
 
-void RemoteExecutor::when_idle(std::function<void()> call) {
-  const auto idle = [this, call = std::move(call)](wire::Reader*) { after_reads({}, {0, next_read_ - 1}, call); };
-  connection_->ask_later({}, idle, Kind::when_idle);
+void RemoteExecutor::when_idle(Whose whose, std::function<void()> call) {
+  const auto idle = [this, whose, call = std::move(call)](wire::Reader*) {
+    after_reads({}, {0, next_read_ - 1, whose}, call);
+  };
+  connection_->ask_later({}, idle, Kind::when_idle, whose);
   connection_->flush();
 }
 

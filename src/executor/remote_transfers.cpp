@@ -113,7 +113,7 @@ void RemoteExecutor::ask_for(const Command& command, const HostBlock& to, std::b
   ReadNumber number = 0;
   connection_->with_lock([&] {
     number = next_read_++;
-    coming_[number] = {placement.queue, to};
+    coming_[number] = {placement.queue, to, queue.is_own};
     ++answer->parts;
   });
   answer->before = note_turn(queue, placement, number);

@@ -8,12 +8,6 @@
 namespace grus::memory {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{4} << 20;
-
-void check(cl_int code, const char* what) {
-  if (code != CL_SUCCESS) throw std::runtime_error{fmt::format("{} failed: OpenCL error {}", what, code)};
-}
-
 // Pages that are to be treated alike, next to each other.
 struct Run {
   enum class Kind : std::uint8_t { unchanged, changed, zero };
@@ -37,27 +31,52 @@ std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_pag
 
 }  // namespace
 
+void check(cl_int code, const char* what) {
+  if (code != CL_SUCCESS) throw std::runtime_error{fmt::format("{} failed: OpenCL error {}", what, code)};
+}
+
+command::Fill zeroes(ObjectId memory, Range range) {
+  command::Fill fill{{memory}, range, {}};
+  fill.pattern.bytes.fill(std::byte{0});
+  fill.pattern.size = range.size % sizeof(cl_uint) == 0 ? sizeof(cl_uint) : 1;
+  return fill;
+}
+
 void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied) {
   const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
-  std::vector<std::byte> staging(std::min(size, kChunk));
   for (std::size_t start = 0; start < size; start += kChunk) {
-    const std::span<std::byte> chunk{staging.data(), std::min(kChunk, size - start)};
+    const std::span<std::byte> chunk{route.conveyor.take(), std::min(kChunk, size - start)};
     check(route.from.submit(command::Read{{buffer}, {start, chunk.size()}, chunk.data()}, placement), "reading memory");
     Copied copied{.read = chunk.size()};
-    for (const Run& run : runs_in(chunk, start / kPage, pages)) {
-      const Range range{start + run.offset, run.size};
-      if (run.kind == Run::Kind::changed) {
-        check(route.to.submit(command::Write{{buffer}, range, chunk.data() + run.offset}, placement), "writing memory");
-        copied.sent += run.size;
-      } else if (run.kind == Run::Kind::zero) {
-        command::Fill fill{{buffer}, range, {}};
-        fill.pattern.bytes.fill(std::byte{0});
-        fill.pattern.size = range.size % sizeof(cl_uint) == 0 ? sizeof(cl_uint) : 1;
-        check(route.to.submit(fill, {.queue = route.queue, .waits = {}, .event = {}}), "clearing memory");
-        copied.zero += run.size;
-      }
+    auto runs = runs_in(chunk, start / kPage, pages);
+    std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
+    for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
+    if (!runs.empty()) {
+      route.conveyor.hand_over([&to = route.to, placement, buffer, start, chunk, runs = std::move(runs)] {
+        for (const Run& run : runs) {
+          const Range range{start + run.offset, run.size};
+          if (run.kind == Run::Kind::zero) {
+            check(to.submit(zeroes(buffer, range), {.queue = placement.queue, .waits = {}, .event = {}}),
+                  "clearing memory");
+          } else {
+            check(to.submit(command::Write{{buffer}, range, chunk.data() + run.offset}, placement), "writing memory");
+          }
+        }
+      });
     }
     on_copied(copied);
+  }
+}
+
+void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
+                   const OnCopied& on_copied) {
+  constexpr std::size_t kPart = 16 * kChunk;
+  for (std::size_t start = 0; start < contents.size(); start += kPart) {
+    const Range range{start, std::min(kPart, contents.size() - start)};
+    check(route.to.submit(command::Write{{buffer}, range, contents.data() + start},
+                          {.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes}),
+          "writing memory");
+    on_copied({.read = range.size, .sent = range.size});
   }
 }
 

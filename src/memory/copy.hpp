@@ -3,9 +3,9 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
 #include "command/executor.hpp"
+#include "memory/conveyor.hpp"
 #include "memory/fingerprint.hpp"
 
 namespace grus::memory {
@@ -15,7 +15,14 @@ struct Route {
   Executor& from;
   Executor& to;
   ObjectId queue;  // of both
+  Conveyor& conveyor;
 };
+
+inline constexpr std::size_t kChunk = std::size_t{4} << 20;  // of a copy that the host looks at
+
+// Throws std::runtime_error.
+void check(cl_int code, const char* what);
+command::Fill zeroes(ObjectId memory, Range range);
 
 struct Copied {
   std::uint64_t read = 0;  // bytes
@@ -32,8 +39,10 @@ struct Copied {
 // Called as copying goes on; throws to end it.
 using OnCopied = std::function<void(const Copied& more)>;
 
-// Throws std::runtime_error if either side fails.
+// Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
 void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied);
+// Of a source where nothing changes any more, which has it in host memory.
+void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents, const OnCopied& on_copied);
 // The bytes of the image, packed.
 void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages,
                 const OnCopied& on_copied);

@@ -10,9 +10,11 @@ namespace grus::memory {
 namespace {
 
 constexpr std::size_t kLanes = 32;
-constexpr std::size_t kBatch = 16384;                       // pages that go at a time
-constexpr std::size_t kLargest = std::size_t{16} * kBatch;  // pages that are looked at at a time
-constexpr std::size_t kFirstRead = 16 * 1024;               // of a list, with its length
+// Pages that are looked at at a time: a kernel may have to wait for one of the program's, so they are many; fewer where
+// they are copied first.
+constexpr std::size_t kMost = std::size_t{1} << 18;
+constexpr std::size_t kMostCopied = std::size_t{1} << 15;
+constexpr std::size_t kFirstRead = 16 * 1024;  // of a list, with its length
 constexpr cl_uint kIsZero = 0x80000000;
 
 // A fingerprint is 128 bits: two sums, over the lanes, of what each made of its words and of where they are. Every step
@@ -72,10 +74,6 @@ kernel void scatter(global const uint4* from, global const uint* pages, global u
 }
 )CLC";
 
-void check(cl_int code, const char* what) {
-  if (code != CL_SUCCESS) throw std::runtime_error{fmt::format("{} failed: OpenCL error {}", what, code)};
-}
-
 // Calls for each stretch of numbers that follow one another.
 template <typename Call>
 void each_run(std::span<const cl_uint> numbers, Call call) {
@@ -89,33 +87,40 @@ void each_run(std::span<const cl_uint> numbers, Call call) {
 
 }  // namespace
 
-DeviceSide::DeviceSide(Executor& executor, Context& context, ObjectId queue)
-    : executor_{executor}, context_{context}, queue_{queue} {
-  {
-    const Gate::Entry entry{kInternalCall};
-    program_ = Ref<Program>::adopt(slab<Program>().create(context));
-  }
+DeviceSide::DeviceSide(Executor& executor, Context& context) : executor_{executor}, context_{context} {
+  const Gate::Entry entry{kInternalCall};
+  program_ = Ref<Program>::adopt(slab<Program>().create(context));
+}
+
+void DeviceSide::set_up(Role role) {
   Recipe recipe;
   recipe.source = kSource;
   BuildOrder order;
   order.program = program_->id();
-  order.context = context.id();
-  for (const auto& device : context.devices) order.program_devices.push_back(device->id());
+  order.context = context_.id();
+  for (const auto& device : context_.devices) order.program_devices.push_back(device->id());
   order.recipe = std::make_shared<const Recipe>(std::move(recipe));
-  check(executor_.build(order).code, "building the fingerprints' program");
+  const BuildOutcome outcome = executor_.build(order);
+  is_program_there_ = outcome.created;
+  check(outcome.code, "building the fingerprints' program");
   fingerprint_ = make_kernel("fingerprint");
   gather_ = make_kernel("gather");
   scatter_ = make_kernel("scatter");
-  staging_ = make_buffer(kBatch * kPage);
-  gathered_ = make_buffer(kBatch * kPage);
-  changed_ = make_buffer((1 + kLargest) * sizeof(cl_uint));
-  indices_ = make_buffer(kBatch * sizeof(cl_uint));
-  make_pinned();
+  for (Lane& lane : lanes_) {
+    lane.queue = make_queue();
+    lane.gathered = make_buffer(kSlotSize);
+    lane.indices = make_buffer(kSlotSize / kPage * sizeof(cl_uint));
+    if (role == Role::destination) return;
+    lane.staging = make_buffer(kMostCopied * kPage);
+    lane.changed = make_buffer((1 + kMost) * sizeof(cl_uint));
+  }
 }
 
-std::unique_ptr<DeviceSide> DeviceSide::make(Executor& executor, Context& context, const Queue& queue) {
+std::unique_ptr<DeviceSide> DeviceSide::make(Executor& executor, Context& context, Role role) {
+  std::unique_ptr<DeviceSide> side{new DeviceSide{executor, context}};
   try {
-    return std::unique_ptr<DeviceSide>{new DeviceSide{executor, context, queue.id()}};
+    side->set_up(role);
+    return side;
   } catch (const std::runtime_error& error) {
     log::info("move", "the host compares pages: {}", error.what());
     return nullptr;
@@ -123,17 +128,32 @@ std::unique_ptr<DeviceSide> DeviceSide::make(Executor& executor, Context& contex
 }
 
 DeviceSide::~DeviceSide() {
-  for (const Ref<Memory>* memory : {&staging_, &gathered_, &changed_, &indices_, &pinned_}) {
-    if (*memory) executor_.free(ObjectType::memory, (*memory)->id());
+  for (const Lane& lane : lanes_) {
+    for (const Ref<Memory>* memory : {&lane.staging, &lane.gathered, &lane.changed, &lane.indices}) {
+      if (*memory) executor_.free(ObjectType::memory, (*memory)->id());
+    }
+    if (lane.queue) executor_.free(ObjectType::queue, lane.queue->id());
   }
   for (const Ref<Kernel>* kernel : {&fingerprint_, &gather_, &scatter_}) {
     if (*kernel) executor_.free(ObjectType::kernel, (*kernel)->id());
   }
-  executor_.free(ObjectType::program, program_->id());
+  if (is_program_there_) executor_.free(ObjectType::program, program_->id());
   const Gate::Entry entry{kInternalCall};
-  staging_ = gathered_ = changed_ = indices_ = pinned_ = {};
+  lanes_ = {};
   fingerprint_ = gather_ = scatter_ = {};
   program_ = {};
+}
+
+Ref<Queue> DeviceSide::make_queue() {
+  Ref<Queue> queue;
+  {
+    const Gate::Entry entry{kInternalCall};
+    queue = Ref<Queue>::adopt(slab<Queue>().create(context_, *context_.devices[0]));
+  }
+  constexpr std::array<cl_queue_properties, 2> kOwn{kOwnQueue, 1};
+  check(executor_.create_queue(queue->id(), context_.id(), context_.devices[0]->id(), kOwn),
+        "making a queue for the copy");
+  return queue;
 }
 
 Ref<Memory> DeviceSide::make_buffer(std::size_t size) {
@@ -150,24 +170,6 @@ Ref<Memory> DeviceSide::make_buffer(std::size_t size) {
   check(executor_.create_buffer(order), "making a buffer for the copy");
   memory->size = size;
   return memory;
-}
-
-void DeviceSide::make_pinned() {
-  constexpr std::size_t kSize = kBatch * kPage;
-  {
-    const Gate::Entry entry{kInternalCall};
-    pinned_ = Ref<Memory>::adopt(slab<Memory>().create(context_, CL_MEM_OBJECT_BUFFER));
-  }
-  auto memory = executor_.host_memory_for(false, kSize);
-  pinned_->take_host_memory(memory ? std::move(memory) : memory_in_pages(kSize));
-  NewBuffer order;
-  order.id = pinned_->id();
-  order.context = context_.id();
-  order.size = kSize;
-  order.host = pinned_->host;
-  order.host_memory = pinned_->host_memory;
-  order.is_region = true;
-  check(executor_.create_buffer(order), "registering memory for the copy");
 }
 
 Ref<Kernel> DeviceSide::make_kernel(const char* name) {
@@ -198,20 +200,27 @@ Argument DeviceSide::value_argument(std::uint64_t value) {
   return argument;
 }
 
-void DeviceSide::launch(const Kernel& kernel, std::vector<Argument> arguments, std::size_t groups) {
+void DeviceSide::launch(const Lane& lane, const Kernel& kernel, std::vector<Argument> arguments, std::size_t groups) {
   const std::size_t local = kLanes;
   const std::size_t global = groups * kLanes;
   check(executor_.submit(command::Launch{kernel.id(), arguments, ++stamp_, 1, nullptr, &global, &local},
-                         {.queue = queue_, .waits = {}, .event = {}}),
+                         {.queue = lane.queue->id(), .waits = {}, .event = {}}),
         "looking at pages");
 }
 
-void DeviceSide::read(ObjectId memory, Range range, void* to) {
-  check(executor_.submit(command::Read{{memory}, range, to}, {queue_, {}, {}, Blocking::yes}), "reading memory");
+void DeviceSide::read(const Lane& lane, ObjectId memory, Range range, void* to) {
+  check(executor_.submit(command::Read{{memory}, range, to}, {lane.queue->id(), {}, {}, Blocking::yes}),
+        "reading memory");
 }
 
-void DeviceSide::write(ObjectId memory, Range range, const void* from) {
-  check(executor_.submit(command::Write{{memory}, range, from}, {queue_, {}, {}, Blocking::yes}), "writing memory");
+void DeviceSide::write(const Lane& lane, ObjectId memory, Range range, const void* from) {
+  check(executor_.submit(command::Write{{memory}, range, from}, {lane.queue->id(), {}, {}, Blocking::yes}),
+        "writing memory");
+}
+
+void DeviceSide::clear(const Lane& lane, ObjectId memory, std::size_t size) {
+  check(executor_.submit(zeroes(memory, {0, size}), {.queue = lane.queue->id(), .waits = {}, .event = {}}),
+        "clearing memory");
 }
 
 std::unique_ptr<DeviceTable> DeviceSide::make_table(std::size_t size) {
@@ -222,10 +231,9 @@ std::unique_ptr<DeviceTable> DeviceSide::make_table(std::size_t size) {
   } catch (const std::runtime_error&) {
     return nullptr;
   }
-  command::Fill fill{{table->fingerprints->id()}, {0, bytes}, {}};
-  fill.pattern.bytes.fill(std::byte{0});
-  fill.pattern.size = sizeof(cl_uint);
-  check(executor_.submit(fill, {.queue = queue_, .waits = {}, .event = {}}), "clearing memory");
+  // By the lane that looks at it first. The other must wait for that.
+  clear(lanes_[turn_], table->fingerprints->id(), bytes);
+  if (size > kMostCopied * kPage) check(executor_.finish(lanes_[turn_].queue->id()), "clearing memory");
   return table;
 }
 
@@ -235,106 +243,132 @@ void DeviceSide::free(DeviceTable& table) noexcept {
   table.fingerprints = {};
 }
 
-// Numbers of pages, counted from the first, that are new or have changed; kIsZero is set for those of zeroes.
-std::vector<cl_uint> DeviceSide::find_changed(ObjectId from, std::size_t first_there, DeviceTable& table,
-                                              std::size_t first, std::size_t count) {
-  command::Fill clear{{changed_->id()}, {0, sizeof(cl_uint)}, {}};
-  clear.pattern.bytes.fill(std::byte{0});
-  clear.pattern.size = sizeof(cl_uint);
-  check(executor_.submit(clear, {.queue = queue_, .waits = {}, .event = {}}), "clearing memory");
-  launch(*fingerprint_,
-         {memory_argument(from), value_argument(first_there), memory_argument(table.fingerprints->id()),
-          value_argument(first), memory_argument(changed_->id())},
-         count);
-  std::vector<cl_uint> list(1 + count);
+DeviceSide::Look DeviceSide::begin(const Lane& lane, const Buffer& buffer, std::size_t first, std::size_t count) {
+  Look look{buffer, first, count, buffer.id, first};
+  if (buffer.source == Source::runs) {
+    const command::Copy copy{{buffer.id, lane.staging->id()}, first * kPage, 0, count * kPage};
+    check(executor_.submit(copy, {.queue = lane.queue->id(), .waits = {}, .event = {}}),
+          "copying memory on the device");
+    look.from = lane.staging->id();
+    look.first_there = 0;
+  }
+  clear(lane, lane.changed->id(), sizeof(cl_uint));
+  launch(
+      lane, *fingerprint_,
+      {memory_argument(look.from), value_argument(look.first_there), memory_argument(buffer.table->fingerprints->id()),
+       value_argument(first), memory_argument(lane.changed->id())},
+      count);
+  check(executor_.flush(lane.queue->id()), "looking at pages");
+  return look;
+}
+
+DeviceSide::Changed DeviceSide::changed_pages(const Lane& lane, const Look& look) {
+  std::vector<cl_uint> list(1 + look.count);
   const std::size_t size = list.size() * sizeof(cl_uint);
   const std::size_t at_once = std::min(size, kFirstRead);
-  read(changed_->id(), {0, at_once}, list.data());
-  const std::size_t found = std::min<std::size_t>(list[0], count);
+  read(lane, lane.changed->id(), {0, at_once}, list.data());
+  const std::size_t found = std::min<std::size_t>(list[0], look.count);
   const std::size_t needed = (1 + found) * sizeof(cl_uint);
-  if (needed > at_once) read(changed_->id(), {at_once, needed - at_once}, list.data() + at_once / sizeof(cl_uint));
-  list.erase(list.begin());
-  list.resize(found);
-  const auto number = [](cl_uint page) { return page & ~kIsZero; };
-  std::sort(list.begin(), list.end(), [&](cl_uint a, cl_uint b) { return number(a) < number(b); });
-  return list;
+  if (needed > at_once)
+    read(lane, lane.changed->id(), {at_once, needed - at_once}, list.data() + at_once / sizeof(cl_uint));
+  // They come in any order.
+  enum class Kind : std::uint8_t { unchanged, changed, zero };
+  std::vector<Kind> kinds(look.count);
+  for (std::size_t next = 1; next <= found; ++next)
+    kinds.at(list[next] & ~kIsZero) = (list[next] & kIsZero) != 0 ? Kind::zero : Kind::changed;
+  Changed changed;
+  for (cl_uint page = 0; page < look.count; ++page) {
+    if (kinds[page] != Kind::unchanged) (kinds[page] == Kind::zero ? changed.zero : changed.pages).push_back(page);
+  }
+  return changed;
 }
 
-void DeviceSide::send_whole(Executor& to, ObjectId from, std::size_t offset_there, ObjectId buffer, Range range) {
-  for (std::size_t done = 0; done < range.size; done += kBatch * kPage) {
-    const std::size_t size = std::min(range.size - done, kBatch * kPage);
-    read(from, {offset_there + done, size}, pinned_->host);
-    check(to.submit(command::Write{{buffer}, {range.offset + done, size}, pinned_->host},
-                    {queue_, {}, {}, Blocking::yes}),
-          "writing memory");
+void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route,
+                            ObjectId buffer, Range range) {
+  if (std::byte* const contents = route.to.contents_of(buffer))
+    return read(lane, from, {offset_there, range.size}, contents + range.offset);
+  for (std::size_t done = 0; done < range.size; done += kSlotSize) {
+    const Range part{range.offset + done, std::min(range.size - done, kSlotSize)};
+    std::byte* const host = route.conveyor.take();
+    read(lane, from, {offset_there + done, part.size}, host);
+    route.conveyor.hand_over([&to = route.to, queue = route.queue, buffer, part, host] {
+      check(to.submit(command::Write{{buffer}, part, host}, {queue, {}, {}, Blocking::yes}), "writing memory");
+    });
   }
 }
 
-void DeviceSide::send(Executor& to, DeviceSide* there, ObjectId from, std::size_t first_there, ObjectId buffer,
-                      std::size_t first, std::span<const cl_uint> pages) {
+// At the destination, on the thread that writes.
+void DeviceSide::scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first) {
+  const Lane& lane = lanes_[0];
+  write(lane, lane.gathered->id(), {0, numbers.size() * kPage}, pages);
+  write(lane, lane.indices->id(), {0, numbers.size_bytes()}, numbers.data());
+  launch(lane, *scatter_,
+         {memory_argument(lane.gathered->id()), memory_argument(lane.indices->id()), memory_argument(buffer),
+          value_argument(first)},
+         numbers.size());
+  check(executor_.finish(lane.queue->id()), "writing memory");
+}
+
+void DeviceSide::send_some(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
+                           std::span<const cl_uint> pages) {
+  constexpr std::size_t kBatch = kSlotSize / kPage;
   for (std::size_t done = 0; done < pages.size(); done += kBatch) {
-    const auto batch = pages.subspan(done, std::min(kBatch, pages.size() - done));
-    write(indices_->id(), {0, batch.size_bytes()}, batch.data());
-    launch(*gather_,
-           {memory_argument(from), value_argument(first_there), memory_argument(indices_->id()),
-            memory_argument(gathered_->id())},
+    const auto part = pages.subspan(done, std::min(kBatch, pages.size() - done));
+    std::vector<cl_uint> batch{part.begin(), part.end()};
+    write(lane, lane.indices->id(), {0, part.size_bytes()}, part.data());
+    launch(lane, *gather_,
+           {memory_argument(look.from), value_argument(look.first_there), memory_argument(lane.indices->id()),
+            memory_argument(lane.gathered->id())},
            batch.size());
-    read(gathered_->id(), {0, batch.size() * kPage}, pinned_->host);
-    if (there) {
-      there->write(there->gathered_->id(), {0, batch.size() * kPage}, pinned_->host);
-      there->write(there->indices_->id(), {0, batch.size_bytes()}, batch.data());
-      there->launch(*there->scatter_,
-                    {there->memory_argument(there->gathered_->id()), there->memory_argument(there->indices_->id()),
-                     there->memory_argument(buffer), there->value_argument(first)},
-                    batch.size());
-      continue;
-    }
-    each_run(batch, [&](std::size_t start, std::size_t count) {
-      const Range range{(first + batch[start]) * kPage, count * kPage};
-      check(to.submit(command::Write{{buffer}, range, pinned_->host + start * kPage}, {queue_, {}, {}, Blocking::yes}),
-            "writing memory");
+    std::byte* const host = route.conveyor.take();
+    read(lane, lane.gathered->id(), {0, batch.size() * kPage}, host);
+    route.conveyor.hand_over([=, &to = route.to, queue = route.queue, buffer = look.buffer.id, first = look.first,
+                              batch = std::move(batch)] {
+      if (there) return there->scatter(host, batch, buffer, first);
+      each_run(batch, [&](std::size_t start, std::size_t count) {
+        const Range range{(first + batch[start]) * kPage, count * kPage};
+        check(to.submit(command::Write{{buffer}, range, host + start * kPage}, {queue, {}, {}, Blocking::yes}),
+              "writing memory");
+      });
     });
   }
 }
 
-void DeviceSide::copy(Executor& to, DeviceSide* there, ObjectId buffer, std::size_t size, DeviceTable& table,
-                      Source source, const OnCopied& on_copied) {
-  const std::size_t pages = size / kPage;
-  const std::size_t most = source == Source::runs ? kBatch : kLargest;
+void DeviceSide::send(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
+                      const OnCopied& on_copied) {
+  const auto [changed, zero] = changed_pages(lane, look);
+  if (changed.size() == look.count) {
+    send_whole(lane, look.from, look.first_there * kPage, route, look.buffer.id,
+               {look.first * kPage, look.count * kPage});
+  } else {
+    send_some(lane, look, route, there, changed);
+  }
+  each_run(zero, [&, &zero = zero](std::size_t start, std::size_t length) {
+    const Range range{(look.first + zero[start]) * kPage, length * kPage};
+    check(route.to.submit(zeroes(look.buffer.id, range), {.queue = route.queue, .waits = {}, .event = {}}),
+          "clearing memory");
+  });
+  on_copied({.read = look.count * kPage, .sent = changed.size() * kPage, .zero = zero.size() * kPage});
+}
+
+void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied) {
+  const std::size_t pages = buffer.size / kPage;
+  const std::size_t most = buffer.source == Source::runs ? kMostCopied : kMost;
   for (std::size_t first = 0; first < pages; first += most) {
-    const std::size_t count = std::min(most, pages - first);
-    ObjectId from = buffer;
-    std::size_t first_there = first;
-    if (source == Source::runs) {
-      const command::Copy copy{{buffer, staging_->id()}, first * kPage, 0, count * kPage};
-      check(executor_.submit(copy, {.queue = queue_, .waits = {}, .event = {}}), "copying memory on the device");
-      from = staging_->id();
-      first_there = 0;
-    }
-    std::vector<cl_uint> changed = find_changed(from, first_there, table, first, count);
-    std::vector<cl_uint> zero;
-    for (const cl_uint page : changed) {
-      if (page & kIsZero) zero.push_back(page & ~kIsZero);
-    }
-    std::erase_if(changed, [](cl_uint page) { return (page & kIsZero) != 0; });
-    if (changed.size() == count) {
-      send_whole(to, from, first_there * kPage, buffer, {first * kPage, count * kPage});
-    } else {
-      send(to, there, from, first_there, buffer, first, changed);
-    }
-    each_run(zero, [&](std::size_t start, std::size_t length) {
-      command::Fill fill{{buffer}, {(first + zero[start]) * kPage, length * kPage}, {}};
-      fill.pattern.bytes.fill(std::byte{0});
-      fill.pattern.size = sizeof(cl_uint);
-      check(to.submit(fill, {.queue = queue_, .waits = {}, .event = {}}), "clearing memory");
-    });
-    on_copied({.read = count * kPage, .sent = changed.size() * kPage, .zero = zero.size() * kPage});
+    Look next = begin(lanes_[turn_], buffer, first, std::min(most, pages - first));
+    finish(route, there, on_copied);
+    pending_ = next;
+    turn_ = 1 - turn_;
   }
   // Less than a page is always sent.
-  if (const std::size_t rest = size % kPage; rest != 0) {
-    send_whole(to, buffer, size - rest, buffer, {size - rest, rest});
+  if (const std::size_t rest = buffer.size % kPage; rest != 0) {
+    send_whole(lanes_[turn_], buffer.id, buffer.size - rest, route, buffer.id, {buffer.size - rest, rest});
     on_copied({.read = rest, .sent = rest});
   }
+}
+
+void DeviceSide::finish(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
+  if (const auto look = std::exchange(pending_, std::nullopt)) send(lanes_[1 - turn_], *look, route, there, on_copied);
 }
 
 }  // namespace grus::memory

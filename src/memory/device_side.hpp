@@ -3,13 +3,17 @@
 // do it, and so behind a server too.
 #pragma once
 
-#include <functional>
+#include <array>
 #include <memory>
+#include <optional>
 
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
 
 namespace grus::memory {
+
+// Of the conveyor that a device's side copies by.
+inline constexpr std::size_t kSlotSize = std::size_t{32} << 20;
 
 // What was sent of one buffer, known to the source's device.
 struct DeviceTable {
@@ -18,8 +22,9 @@ struct DeviceTable {
 
 class DeviceSide {
  public:
+  enum class Role : std::uint8_t { source, destination };
   // Null if the device can't: then the host does it.
-  static std::unique_ptr<DeviceSide> make(Executor& executor, Context& context, const Queue& queue);
+  static std::unique_ptr<DeviceSide> make(Executor& executor, Context& context, Role role);
   ~DeviceSide();
   DeviceSide(const DeviceSide&) = delete;
   DeviceSide& operator=(const DeviceSide&) = delete;
@@ -28,40 +33,72 @@ class DeviceSide {
   std::unique_ptr<DeviceTable> make_table(std::size_t size);
   void free(DeviceTable& table) noexcept;
 
-  // As copy_buffer. While the program runs, what is fingerprinted is what is sent: a copy on the device. `there` may be
-  // null: then the host writes pages one run after the other.
+  // As copy_buffer; the last part of it is only sent with the next, or by finish. While the program runs, what is
+  // fingerprinted is what is sent: a copy on the device. `there` may be null: then the host writes pages one run after
+  // the other.
   enum class Source : std::uint8_t { runs, rests };
-  void copy(Executor& to, DeviceSide* there, ObjectId buffer, std::size_t size, DeviceTable& table, Source source,
-            const OnCopied& on_copied);
+  struct Buffer {
+    ObjectId id;
+    std::size_t size = 0;
+    DeviceTable* table = nullptr;
+    Source source = Source::runs;
+  };
+  void copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied);
+  void finish(const Route& route, DeviceSide* there, const OnCopied& on_copied);
 
  private:
-  DeviceSide(Executor& executor, Context& context, ObjectId queue);
+  // One of two that take turns: what one has looked at is read while the other looks.
+  struct Lane {
+    Ref<Queue> queue;
+    Ref<Memory> staging;   // a copy of what is looked at
+    Ref<Memory> changed;   // how many pages, and which
+    Ref<Memory> gathered;  // pages that changed
+    Ref<Memory> indices;
+  };
+  // Pages that a lane looks at.
+  struct Look {
+    Buffer buffer;
+    std::size_t first = 0;
+    std::size_t count = 0;
+    ObjectId from;  // where they are now
+    std::size_t first_there = 0;
+  };
+
+  DeviceSide(Executor& executor, Context& context);
+  void set_up(Role role);
   Ref<Memory> make_buffer(std::size_t size);
-  void make_pinned();
+  Ref<Queue> make_queue();
   Ref<Kernel> make_kernel(const char* name);
-  void launch(const Kernel& kernel, std::vector<Argument> arguments, std::size_t groups);
+  void launch(const Lane& lane, const Kernel& kernel, std::vector<Argument> arguments, std::size_t groups);
   Argument memory_argument(ObjectId memory);
   Argument value_argument(std::uint64_t value);
-  void read(ObjectId memory, Range range, void* to);
-  void write(ObjectId memory, Range range, const void* from);
-  std::vector<cl_uint> find_changed(ObjectId from, std::size_t first_there, DeviceTable& table, std::size_t first,
-                                    std::size_t count);
-  void send(Executor& to, DeviceSide* there, ObjectId from, std::size_t first_there, ObjectId buffer, std::size_t first,
-            std::span<const cl_uint> pages);
-  void send_whole(Executor& to, ObjectId from, std::size_t offset_there, ObjectId buffer, Range range);
+  void read(const Lane& lane, ObjectId memory, Range range, void* to);
+  void write(const Lane& lane, ObjectId memory, Range range, const void* from);
+  void clear(const Lane& lane, ObjectId memory, std::size_t size);
+  Look begin(const Lane& lane, const Buffer& buffer, std::size_t first, std::size_t count);
+  // Numbers of pages, counted from the first of the look, that are new or have changed.
+  struct Changed {
+    std::vector<cl_uint> pages;
+    std::vector<cl_uint> zero;  // that hold only zeroes now
+  };
+  Changed changed_pages(const Lane& lane, const Look& look);
+  void send(const Lane& lane, const Look& look, const Route& route, DeviceSide* there, const OnCopied& on_copied);
+  void send_some(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
+                 std::span<const cl_uint> pages);
+  void send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route, ObjectId buffer,
+                  Range range);
+  void scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first);
 
   Executor& executor_;
   Context& context_;
-  const ObjectId queue_;
   Ref<Program> program_;
+  bool is_program_there_ = false;
   Ref<Kernel> fingerprint_;
   Ref<Kernel> gather_;
   Ref<Kernel> scatter_;
-  Ref<Memory> staging_;   // a copy of what is looked at
-  Ref<Memory> gathered_;  // pages that changed
-  Ref<Memory> changed_;   // how many, and which
-  Ref<Memory> indices_;
-  Ref<Memory> pinned_;  // host memory that the driver knows
+  std::array<Lane, 2> lanes_;  // a destination has only the first
+  std::size_t turn_ = 0;
+  std::optional<Look> pending_;  // of the lane whose turn it isn't
   std::uint64_t stamp_ = 1;
 };
 

@@ -51,6 +51,7 @@ Order order_from(const json& request) {
   order.file = request.value("file", "");
   order.device = request.value("device", request.contains("to") ? "" : now.device);
   order.dry_run = request.value("dry_run", false);
+  order.overlap = request.value("overlap", order.overlap);
   order.rounds = request.value("rounds", order.rounds);
   if (request.contains("max_stop_ms")) order.max_stop = std::chrono::milliseconds{request["max_stop_ms"].get<int>()};
   order.bytes_per_second = request.value("bytes_per_second", std::uint64_t{0});

@@ -1,6 +1,7 @@
 #include "move/mover.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -69,12 +70,24 @@ Whereabouts where_it_is(const Inventory& all) {
 }
 
 // Everything that only a device can tell is asked for now.
+// What the host could still give, in bytes; as much as you like if it doesn't tell.
+std::uint64_t free_host_memory() {
+  std::ifstream facts{"/proc/meminfo"};
+  for (std::string name; facts >> name;) {
+    std::uint64_t kib = 0;
+    if (name == "MemAvailable:" && facts >> kib) return kib * 1024;
+  }
+  return ~std::uint64_t{0};
+}
+
 Plan plan_for_shelf(const Inventory& all) {
   Plan plan;
   plan.reasons = immovable_reasons();
   plan.destination = "host memory";
   plan.bytes = all.bytes();
   plan.objects = all.size();
+  if (const std::uint64_t room = free_host_memory(); plan.bytes > room)
+    plan.reasons.push_back(fmt::format("{} MiB are needed, the host has {} MiB", plan.bytes >> 20, room >> 20));
   const auto add = [&](Device& device) {
     for (cl_device_info query = CL_DEVICE_TYPE; query <= CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED; ++query)
       (void)told_of(device, query);
@@ -117,7 +130,9 @@ class Mover {
       throw Refused{all};
     }
     if (order_.dry_run) return std::move(report_);
-    transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere);
+    using Overlap = memory::Conveyor::Overlap;
+    transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,
+                        order_.overlap ? Overlap::on : Overlap::off);
     try {
       begin("prepare");
       slicer_ = std::make_unique<Slicer>();

@@ -22,6 +22,7 @@ struct Order {
   std::string device;    // part of a name there, or PLATFORM:DEVICE; empty: any
   std::string file;      // of a checkpoint
   bool dry_run = false;  // only the plan
+  bool overlap = true;   // reading and writing
   int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
   std::uint64_t bytes_per_second = 0;  // at most; 0: as fast as it goes

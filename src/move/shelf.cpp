@@ -1,12 +1,19 @@
 #include "move/shelf.hpp"
 
-#include <cstring>
+#include <sys/mman.h>
 
+#include <cstring>
+#include <thread>
+
+#include "base/thread.hpp"
 #include "command/callbacks.hpp"
 #include "objects/image_format.hpp"
 
 namespace grus::move {
 namespace {
+
+constexpr std::size_t kPopulateFrom = std::size_t{2} << 20;
+constexpr std::size_t kPopulaters = 4;
 
 // Both sides in rows; the shelf's is packed.
 struct Rows {
@@ -36,6 +43,23 @@ Rows rows_of(const cl_image_desc& desc, std::size_t element, std::size_t row_pit
   return {extent, rows_are_slices ? layout.slice : layout.row, layout.slice};
 }
 
+// With its pages in place already, so that copying doesn't wait for them: four threads make them faster than one.
+std::shared_ptr<HostMemory> room_for(std::size_t size) {
+  auto memory = memory_in_pages(size);
+  if (size < kPopulateFrom) return memory;
+  madvise(memory->data(), size, MADV_HUGEPAGE);
+  const std::size_t part = size / kPopulaters / kPopulateFrom * kPopulateFrom;
+  std::vector<std::thread> threads;
+  for (std::size_t next = 0; part != 0 && next < kPopulaters; ++next) {
+    const std::size_t end = next + 1 == kPopulaters ? size : (next + 1) * part;
+    threads.push_back(start_thread("grus-pages", [start = memory->data() + next * part, bytes = end - next * part] {
+      madvise(start, bytes, MADV_POPULATE_WRITE);  // an old system can't: then they come as they are needed
+    }));
+  }
+  for (auto& thread : threads) thread.join();
+  return memory;
+}
+
 }  // namespace
 
 std::map<std::uint64_t, Shelf::Shelved> Shelf::contents() const {
@@ -49,9 +73,14 @@ Shelf::Shelved* Shelf::find(ObjectId id) {
   return found == memories_.end() ? nullptr : &found->second;
 }
 
+std::byte* Shelf::contents_of(ObjectId memory) {
+  const Shelved* const shelved = find(memory);
+  return shelved && shelved->element_size == 0 ? shelved->memory->data() : nullptr;
+}
+
 cl_int Shelf::create_buffer(const NewBuffer& buffer) {
   if (buffer.is_region) return CL_SUCCESS;
-  Shelved shelved{memory_in_pages(buffer.size), buffer.size, {}, 0};
+  Shelved shelved{room_for(buffer.size), buffer.size, {}, 0};
   if (const void* const contents = buffer.host ? buffer.host : buffer.initial)
     std::memcpy(shelved.memory->data(), contents, buffer.size);
   const std::lock_guard lock{mutex_};

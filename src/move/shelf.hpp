@@ -38,6 +38,7 @@ class Shelf final : public Executor {
   bool works_in_place(ObjectId) override { return false; }
   bool is_in_this_process() const override { return false; }
   bool has_device() const override { return false; }
+  std::byte* contents_of(ObjectId memory) override;
   void session_left() override;
 
   cl_int create_context(ObjectId, std::span<const ObjectId>, std::uint32_t, std::span<const cl_context_properties>,
@@ -96,7 +97,7 @@ class Shelf final : public Executor {
   Result<cl_int> event_status(ObjectId) override { return Failure{kNowhere}; }
   Result<cl_ulong> event_profile(ObjectId, cl_profiling_info) override { return Failure{kNowhere}; }
   cl_int when_event(ObjectId, cl_int, std::function<void(cl_int)>) override { return kNowhere; }
-  void when_idle(std::function<void()> call) override { call(); }
+  void when_idle(Whose, std::function<void()> call) override { call(); }
   cl_int set_queue_property(ObjectId, cl_command_queue_properties, cl_bool, cl_command_queue_properties*) override {
     return kNowhere;
   }

@@ -3,10 +3,11 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <thread>
+#include <vector>
 
 #include "command/hold_back.hpp"
+#include "move/when_idle.hpp"
 
 namespace grus::move {
 
@@ -22,7 +23,7 @@ class Slicer {
 
  private:
   void run();
-  bool wait_until_idle();
+  bool wait_for(const std::vector<WhenIdle>& mark) const;  // false if it is over
 
   HoldBack::Slices slices_;
   std::atomic<bool> is_over_{false};

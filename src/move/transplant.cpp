@@ -49,7 +49,7 @@ Queue& Transplant::courier_of(Context& context) {
     courier = Ref<Queue>::adopt(slab<Queue>().create(context, *context.devices[0]));
   }
   for (Executor* executor : {&executor_of(context), &to_}) {
-    const std::array<cl_queue_properties, 2> profiled{CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
+    const std::array<cl_queue_properties, 4> profiled{kOwnQueue, 1, CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
     const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
     if (code != CL_SUCCESS) throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
   }
@@ -93,27 +93,43 @@ memory::DeviceSide* Transplant::source_side(Context& context) {
   const auto [known, is_new] = source_sides_.try_emplace(&context);
   Executor& from = executor_of(context);
   if (is_new && compares(context.shares_host_memory()) && from.has_device())
-    known->second = memory::DeviceSide::make(from, context, courier_of(context));
+    known->second = memory::DeviceSide::make(from, context, memory::DeviceSide::Role::source);
   return known->second.get();
 }
 
 memory::DeviceSide* Transplant::destination_side(Context& context) {
   const auto [known, is_new] = destination_sides_.try_emplace(&context);
   if (is_new && compares(shares_host_memory(context)) && to_.has_device())
-    known->second = memory::DeviceSide::make(to_, context, courier_of(context));
+    known->second = memory::DeviceSide::make(to_, context, memory::DeviceSide::Role::destination);
   return known->second.get();
+}
+
+memory::Conveyor& Transplant::conveyor_of(Context& context) {
+  auto& conveyor = conveyors_[&context];
+  if (!conveyor) {
+    const std::size_t slot = source_side(context) ? memory::kSlotSize : memory::kChunk;
+    conveyor = std::make_unique<memory::Conveyor>(executor_of(context), to_, context, slot, overlap_);
+  }
+  return *conveyor;
+}
+
+memory::Route Transplant::route_of(Context& context) {
+  return {executor_of(context), to_, courier_of(context).id(), conveyor_of(context)};
 }
 
 void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
   Context& context = *memory.context;
-  const memory::Route route{executor_of(context), to_, courier_of(context).id()};
+  const memory::Route route = route_of(context);
+  if (const std::byte* const contents = route.from.contents_of(memory.id()))
+    return memory::copy_contents(route, memory.id(), {contents, memory.size}, on_copied);
   if (!memory.is_image() && !twin.table && !twin.pages) {
     if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
   }
   if (twin.table) {
     using Source = memory::DeviceSide::Source;
-    source_side(context)->copy(to_, destination_side(context), memory.id(), memory.size, *twin.table,
-                               stage == Stage::running ? Source::runs : Source::rests, on_copied);
+    const auto source = stage == Stage::running ? Source::runs : Source::rests;
+    source_side(context)->copy(route, destination_side(context), {memory.id(), memory.size, twin.table.get(), source},
+                               on_copied);
     return;
   }
   if (!twin.pages)
@@ -126,7 +142,18 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
   }
 }
 
+void Transplant::finish_copies(const memory::OnCopied& on_copied) {
+  for (const auto& [context, side] : source_sides_) {
+    if (side) side->finish(route_of(*context), destination_side(*context), on_copied);
+  }
+  for (const auto& [context, conveyor] : conveyors_) conveyor->finish();
+  for (const auto& [context, courier] : couriers_) {
+    if (to_.finish(courier->id()) != CL_SUCCESS) throw Refused{"the destination failed while memory was written"};
+  }
+}
+
 void Transplant::free_sides() noexcept {
+  conveyors_.clear();  // first: its thread writes by the sides
   for (auto& [memory, twin] : twins_) {
     if (!twin.table) continue;
     for (const auto& [context, side] : source_sides_) {
@@ -167,9 +194,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
     copy_one(*memory, *twin, stage, count);
   }
-  for (const auto& [context, courier] : couriers_) {
-    if (to_.finish(courier->id()) != CL_SUCCESS) throw Refused{"the destination failed while memory was written"};
-  }
+  finish_copies(count);
   return sum;
 }
 

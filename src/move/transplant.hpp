@@ -30,8 +30,8 @@ class Transplant {
  public:
   // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
   enum class Where : std::uint8_t { somewhere, nowhere };
-  Transplant(Executor& to, std::vector<Match> matches, Where where)
-      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere} {}
+  Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Conveyor::Overlap overlap)
+      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere}, overlap_{overlap} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -88,6 +88,9 @@ class Transplant {
   Queue& courier_of(Context& context);
   memory::DeviceSide* source_side(Context& context);
   memory::DeviceSide* destination_side(Context& context);
+  memory::Conveyor& conveyor_of(Context& context);
+  memory::Route route_of(Context& context);
+  void finish_copies(const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
   void free_sides() noexcept;
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
@@ -98,14 +101,16 @@ class Transplant {
   Executor& to_;
   const std::vector<Match> matches_;
   const bool is_nowhere_;
+  const memory::Conveyor::Overlap overlap_;
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
   std::map<const Context*, bool> in_place_;
   std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
   // By context; null if its device can't, or needn't.
-  std::map<const Context*, std::unique_ptr<memory::DeviceSide>> source_sides_;
+  std::map<Context*, std::unique_ptr<memory::DeviceSide>> source_sides_;
   std::map<const Context*, std::unique_ptr<memory::DeviceSide>> destination_sides_;
+  std::map<const Context*, std::unique_ptr<memory::Conveyor>> conveyors_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;

@@ -9,11 +9,11 @@
 
 namespace grus::move {
 
-// Whether all that an executor was given so far is done, asked for now and answered soon.
+// Whether all that a program gave an executor so far is done, asked for now and answered soon.
 class WhenIdle {
  public:
   explicit WhenIdle(Executor& executor) {
-    executor.when_idle([state = state_] {
+    executor.when_idle(Whose::programs, [state = state_] {
       const std::lock_guard lock{state->mutex};
       state->is_done = true;
       state->changed.notify_all();

@@ -341,7 +341,7 @@ void Session::handle_waits(const Head& head, Reader& reader) {
       return;
     }
     case Kind::when_idle:
-      return executor_.when_idle([this, number] { post([this, number] { answer(number); }); });
+      return executor_.when_idle(reader.take<Whose>(), [this, number] { post([this, number] { answer(number); }); });
     case Kind::set_queue_property: {
       const auto queue = reader.take<ObjectId>();
       const auto properties = reader.take<cl_command_queue_properties>();

@@ -506,7 +506,8 @@ void Session::write(const Head& head, Reader& reader) {
 void Session::free_queue(ObjectId id) {
   auto queue = std::move(queues_[id.value()]);
   queues_.erase(id.value());
-  executor_.when_idle([this, queue = std::move(queue)]() mutable { helpers_.run([queue = std::move(queue)] {}); });
+  executor_.when_idle(Whose::all,
+                      [this, queue = std::move(queue)]() mutable { helpers_.run([queue = std::move(queue)] {}); });
 }
 
 // done() is called when the data isn't needed any more, if that is of interest.

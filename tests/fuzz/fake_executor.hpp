@@ -305,7 +305,7 @@ class FakeExecutor final : public Executor {
     call(fails() ? CL_OUT_OF_RESOURCES : CL_COMPLETE);
     return CL_SUCCESS;
   }
-  void when_idle(std::function<void()> call) override {
+  void when_idle(Whose, std::function<void()> call) override {
     catch_up();
     call();
   }

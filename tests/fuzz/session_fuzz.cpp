@@ -211,7 +211,7 @@ void add_message(Client& client, Chooser& chooser) {
     case Kind::when_event:
       return client.tell_some<Id, cl_int>(kind);
     case Kind::when_idle:
-      return client.tell_some<>(kind);
+      return client.tell_some<Whose>(kind);
     case Kind::set_queue_property:
       return client.tell_some<Id, cl_command_queue_properties, cl_bool>(kind);
     default:

@@ -1,6 +1,8 @@
 // Programs to be moved while they run. Each works until its standard input ends, checks everything at the end, and
 // prints one line: how often it went round, the longest that one round took, and "right" or what is wrong.
 //   busy [BUFFERS [MIB [DIRTY_MIB]]]   buffers of so many MiB, of the first of which a part is worked on all the time
+//   scattered [BUFFERS [MIB [PAGES [MS]]]]   kernels of so many ms in turn on all buffers, each of which writes to some
+//                pages here and there; tells how many there were in every tenth of a second, from when on
 //   const        a kernel writes through a pointer to const
 //   scope        a program with a program-scope variable
 //   mapped       a region that is mapped for writing the whole time, and written by a thread
@@ -45,6 +47,17 @@ kernel void wait_a_while(global uint* words, uint rounds) {
   uint x = get_global_id(0);
   for (uint i = 0; i < rounds; ++i) x = x * 1664525u + 1013904223u;
   words[get_global_id(0)] += x == 0 ? 2 : 1;
+}
+uint page_of(uint launch, uint i, uint pages) {
+  uint x = launch * 2654435761u + i;
+  x ^= x >> 16; x *= 0x7FEB352Du; x ^= x >> 15; x *= 0x846CA68Bu; x ^= x >> 16;
+  return x % pages;
+}
+kernel void touch(global uint* words, uint launch, uint pages, uint touched, uint rounds) {
+  const uint i = get_global_id(0);
+  uint x = 2 * i + 1;
+  for (uint next = 0; next < rounds; ++next) x *= 1664525u;  // never even
+  if (i < touched) atomic_add(words + (size_t)page_of(launch, i, pages) * 1024, x == 0 ? 2u : 1u);
 }
 )CLC";
 constexpr const char* kScoped = R"CLC(
@@ -193,6 +206,120 @@ void busy(const std::vector<size_t>& sizes, const char* kernel_name = "advance")
   rounds.tell();
 }
 
+cl_uint page_of(cl_uint launch, cl_uint i, cl_uint pages) {
+  cl_uint x = launch * 2654435761U + i;
+  x ^= x >> 16;
+  x *= 0x7FEB352DU;
+  x ^= x >> 15;
+  x *= 0x846CA68BU;
+  x ^= x >> 16;
+  return x % pages;
+}
+
+// Counts what happens in every tenth of a second.
+class Tenths {
+ public:
+  void count() {
+    const auto now = static_cast<size_t>((Clock::now() - start_) / std::chrono::milliseconds{100});
+    if (counts_.size() <= now) counts_.resize(now + 1);
+    ++counts_[now];
+  }
+  void tell() const {
+    std::printf("{\"start\": %.6f, \"tenths\": [", std::chrono::duration<double>{start_.time_since_epoch()}.count());
+    for (size_t next = 0; next < counts_.size(); ++next) std::printf("%s%u", next == 0 ? "" : ", ", counts_[next]);
+    std::printf("]} right\n");
+  }
+
+ private:
+  const Clock::time_point start_ = Clock::now();
+  std::vector<unsigned> counts_;
+};
+
+class Scattered {
+ public:
+  Scattered(size_t buffers, size_t mib, cl_uint touched)
+      : words_{mib << 18}, pages_{static_cast<cl_uint>(words_ / 1024)}, touched_{touched} {
+    cl_kernel fill = subject_.kernel("fill");
+    for (size_t next = 0; next < buffers; ++next) {
+      all_.push_back(subject_.buffer(words_));
+      subject_.run(fill, all_.back(), static_cast<cl_uint>(next), words_);
+    }
+    subject_.finish();
+  }
+  // Until one takes as long as it is to.
+  void calibrate(std::chrono::milliseconds time) {
+    launch(nullptr);  // the first takes longer
+    subject_.finish();
+    for (rounds_ = 64;; rounds_ *= 2) {
+      const auto start = Clock::now();
+      launch(nullptr);
+      subject_.finish();
+      const auto took = Clock::now() - start;
+      if (took < time / 4) continue;
+      rounds_ = static_cast<cl_uint>(static_cast<double>(rounds_) * (time / std::chrono::duration<double>{took}));
+      return;
+    }
+  }
+  void run() {
+    std::printf("ready\n");
+    std::fflush(stdout);
+    std::vector<cl_event> events(4);
+    Tenths tenths;
+    for (size_t turn = 0; !is_input_over(); ++turn) {
+      cl_event& event = events[turn % events.size()];
+      if (event) {
+        check(clWaitForEvents(1, &event), "clWaitForEvents");
+        check(clReleaseEvent(event), "clReleaseEvent");
+        tenths.count();
+      }
+      launch(&event);
+      check(clFlush(subject_.queue), "clFlush");
+    }
+    check_all();
+    tenths.tell();
+  }
+
+ private:
+  void launch(cl_event* event) {
+    const cl_uint number = launches_++;
+    const size_t items = std::max<size_t>(touched_, 1 << 18);
+    check(clSetKernelArg(kernel_, 2, sizeof pages_, &pages_), "clSetKernelArg");
+    check(clSetKernelArg(kernel_, 3, sizeof touched_, &touched_), "clSetKernelArg");
+    check(clSetKernelArg(kernel_, 4, sizeof rounds_, &rounds_), "clSetKernelArg");
+    subject_.run(kernel_, all_[number % all_.size()], number, items, event);
+  }
+  void check_all() {
+    for (size_t next = 0; next < all_.size(); ++next) {
+      const auto seed = static_cast<cl_uint>(next);
+      std::vector<cl_uint> added(pages_);
+      for (cl_uint launch = seed; launch < launches_; launch += static_cast<cl_uint>(all_.size())) {
+        for (cl_uint i = 0; i < touched_; ++i) ++added[page_of(launch, i, pages_)];
+      }
+      const Words now = subject_.read(all_[next], words_);
+      for (size_t i = 0; i < words_; i += 256) {
+        const cl_uint expected = filled(static_cast<cl_uint>(i), seed) + (i % 1024 == 0 ? added[i / 1024] : 0);
+        if (now[i] != expected) fail("word " + std::to_string(i) + " of buffer " + std::to_string(next));
+      }
+    }
+  }
+
+  Subject subject_;
+  const size_t words_;
+  const cl_uint pages_;
+  const cl_uint touched_;
+  cl_kernel kernel_ = subject_.kernel("touch");
+  std::vector<cl_mem> all_;
+  cl_uint rounds_ = 1;
+  cl_uint launches_ = 0;
+};
+
+void scattered(const std::vector<size_t>& sizes) {
+  const auto size = [&](size_t place, size_t otherwise) { return sizes.size() > place ? sizes[place] : otherwise; };
+  Scattered program{size(0, 8), size(1, 4), static_cast<cl_uint>(size(2, 100))};
+  program.calibrate(std::chrono::milliseconds{size(3, 5)});
+  program.run();
+}
+
 void scope() {
   Subject subject;
   cl_program scoped = subject.build(kScoped, "-cl-std=CL2.0");
@@ -266,7 +393,7 @@ void callback() {
   while (rounds.next()) {
     cl_event event = nullptr;
     subject.run(advance, memory, rounds.begin(), kWords, &event);
-    if (rounds.number() % 64 == 1) {
+    if (rounds.number() % 64 == 1 && asked - called < 100) {
       ++asked;
       const auto call = [](cl_event, cl_int, void*) {
         std::this_thread::sleep_for(std::chrono::milliseconds{30});
@@ -436,6 +563,8 @@ int main(int argc, char** argv) {
   for (int next = 2; next < argc; ++next) sizes.push_back(std::strtoul(argv[next], nullptr, 10));
   if (what == "busy") {
     busy(sizes);
+  } else if (what == "scattered") {
+    scattered(sizes);
   } else if (what == "const") {
     busy({2, 1, 1}, "sneak");
   } else if (what == "scope") {
@@ -455,7 +584,7 @@ int main(int argc, char** argv) {
   } else if (what == "state") {
     state();
   } else {
-    std::fprintf(stderr, "move_subject busy|const|scope|mapped|callback|create|image|clock|enqueue|state\n");
+    std::fprintf(stderr, "move_subject busy|scattered|const|scope|mapped|callback|create|image|clock|enqueue|state\n");
     return 2;
   }
 }

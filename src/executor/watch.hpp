@@ -1,0 +1,38 @@
+// Looks again and again whether something is so, on a thread of its own that there is while there is something to look
+// at. For what drivers tell late, or not at all.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace grus {
+
+class Watch {
+ public:
+  Watch() = default;
+  ~Watch();
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  void add(std::function<bool()> is_over);  // is called until it says so
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Watched {
+    std::function<bool()> is_over;
+    Clock::time_point since;
+  };
+  void run();
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable changed_;
+  std::vector<Watched> new_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace grus
