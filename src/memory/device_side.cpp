@@ -160,7 +160,7 @@ void DeviceSide::write(ObjectId memory, Range range, const void* from) {
 
 std::unique_ptr<DeviceTable> DeviceSide::make_table(std::size_t size) {
   auto table = std::make_unique<DeviceTable>();
-  const std::size_t bytes = std::max<std::size_t>(size / kPage, 1) * sizeof(Fingerprint);
+  const std::size_t bytes = std::max<std::size_t>(size / kPage, 1) * kDeviceFingerprint;
   try {
     table->fingerprints = make_buffer(bytes);
   } catch (const std::runtime_error&) {

@@ -2,11 +2,14 @@
 // for each page of 4 KiB.
 #pragma once
 
+#include <cstddef>
+
 namespace grus::memory {
 
 // A fingerprint is 128 bits: two sums, over the lanes, of what each made of its words and of where they are. Every step
 // is a bijection of what it takes in, and every word and every lane counts with its place, so nothing can be swapped
 // unseen.
+inline constexpr std::size_t kDeviceFingerprint = 16;  // bytes
 inline constexpr const char* kFingerprintKernels = R"CLC(
 #define P1 0x9E3779B185EBCA87UL
 #define P2 0xC2B2AE3D27D4EB4FUL

@@ -30,8 +30,8 @@ class Transplant {
  public:
   // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
   enum class Where : std::uint8_t { somewhere, nowhere };
-  Transplant(Executor& to, std::vector<Match> matches, Where where)
-      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere} {}
+  Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Comparison how)
+      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere}, how_{how} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -86,6 +86,7 @@ class Transplant {
   void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
   void forget_twin(std::uint64_t memory);
   Queue& courier_of(Context& context);
+  bool device_compares(bool shares_host_memory) const;
   memory::DeviceSide* source_side(Context& context);
   memory::DeviceSide* destination_side(Context& context);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
@@ -98,6 +99,7 @@ class Transplant {
   Executor& to_;
   const std::vector<Match> matches_;
   const bool is_nowhere_;
+  const memory::Comparison how_;
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
