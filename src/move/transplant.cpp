@@ -145,6 +145,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
     if (twin == twins_.end() || !twin->second.is_copied) continue;
+    if (twin->second.is_settled) continue;  // launches touch what they are given even if they are held back
     if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
     dirty.emplace_back(memory.get(), &twin->second);
     sources.insert(&executor_of(*memory->context));
@@ -162,6 +163,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
     copy_one(*memory, *twin, stage, count);
+    twin->is_settled = stage == Stage::stopped;
   }
   for (const auto& [context, courier] : couriers_) {
     if (to_.finish(courier->id()) != CL_SUCCESS) throw Refused{"the destination failed while memory was written"};

@@ -63,6 +63,7 @@ class Transplant {
     std::unique_ptr<memory::SentPages> pages;    // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;  // of what the device does
     bool is_suspect = true;                      // never copied, or while commands from before may have been running
+    bool is_settled = false;                     // copied when nothing ran any more
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 

@@ -203,6 +203,8 @@ class MovesTest(TestCase):
         self.assertEqual(moved["plan"]["bytes"], 64 << 20)
         self.assertLessEqual(moved["sent_stopped"], 1 << 20)
         self.assertGreaterEqual(moved["sent_running"], 64 << 20)
+        # Commands that are held back meanwhile change nothing.
+        self.assertEqual([phase["read"] for phase in moved["phases"] if phase["phase"] == "switch"], [0])
         subject.end()
 
     def test_nothing_is_copied_between_devices_that_share_the_memory(self):
