@@ -28,11 +28,11 @@ BUFFER = 64
 
 
 class Program:
-    def __init__(self, grus, subject, mib, environment):
+    def __init__(self, grus, subject, mib, environment, dirty=DIRTY, before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         environment = environment | {"XDG_RUNTIME_DIR": self.folder.name}
         size = min(BUFFER, mib)
-        self.process = subprocess.Popen([grus, "run", "--", subject, "busy", str(mib // size), str(size), str(DIRTY)],
+        self.process = subprocess.Popen([*before, grus, "run", "--", subject, "busy", str(mib // size), str(size), str(dirty)],
                                         env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.session = Session(self.process.pid, environment)
 

@@ -23,9 +23,11 @@ using Block = std::uint64_t __attribute__((vector_size(32)));
   std::array<Block, 4> sums{};
   std::size_t done = 0;
   for (; done + sizeof sums <= page.size(); done += sizeof sums) {
-    std::array<Block, 4> next;
-    std::memcpy(&next, page.data() + done, sizeof next);
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] ^= next[i];
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      Block next;
+      std::memcpy(&next, page.data() + done + i * sizeof next, sizeof next);
+      sums[i] ^= next;
+    }
   }
   for (; done < page.size(); done += sizeof(Block)) {
     Block next{};  // what a last page lacks counts as zeroes
