@@ -100,7 +100,7 @@ def stops(chosen, program, server, bits_per_second, paced):
     for rounds in (0, 1):
         moves = []
         for _ in range(3 if chosen.quick else 7):
-            order = {"device": chosen.platform, "rounds": rounds, "fingerprint": "xxh3"}
+            order = {"device": chosen.platform, "rounds": rounds}
             moves.append(program.move(to=server.address, **order, **pace))
             program.move(to="local", **order)
         yield stop_row(moves, bits_per_second, "Grus's own pace" if paced else "tbf on a veth pair", rounds)
