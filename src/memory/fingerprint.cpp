@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory/xxh3_avx2.hpp"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -40,14 +42,30 @@ using Block = std::uint64_t __attribute__((vector_size(32)));
 
 #ifdef __x86_64__
 [[gnu::target("avx2")]] Fingerprint xor_with_avx2(std::span<const std::byte> page) { return xor_of_blocks(page); }
+
+bool has_avx2() {
+  static const bool s_has = __builtin_cpu_supports("avx2");
+  return s_has;
+}
 #endif
 
 Fingerprint xor256(std::span<const std::byte> page) {
 #ifdef __x86_64__
-  static const bool s_has_avx2 = __builtin_cpu_supports("avx2");
-  if (s_has_avx2) return xor_with_avx2(page);
+  if (has_avx2()) return xor_with_avx2(page);
 #endif
   return xor_of_blocks(page);
+}
+
+Fingerprint xxh3(std::span<const std::byte> page) {
+#ifdef __x86_64__
+  if (has_avx2()) {
+    Fingerprint fingerprint{};
+    xxh3_with_avx2(page.data(), page.size(), fingerprint.data());
+    return fingerprint;
+  }
+#endif
+  const XXH128_hash_t hash = XXH3_128bits(page.data(), page.size());
+  return {hash.low64, hash.high64, 0, 0};
 }
 
 }  // namespace
@@ -75,9 +93,7 @@ std::uint32_t sample_of(std::span<const std::byte> page, Sample sample) {
 }
 
 Fingerprint fingerprint(std::span<const std::byte> page, Kind kind) {
-  if (kind == Kind::xor256) return xor256(page);
-  const XXH128_hash_t hash = XXH3_128bits(page.data(), page.size());
-  return {hash.low64, hash.high64, 0, 0};
+  return kind == Kind::xor256 ? xor256(page) : xxh3(page);
 }
 
 bool is_zero(std::span<const std::byte> page) {

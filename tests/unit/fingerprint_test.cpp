@@ -7,6 +7,9 @@
 #include <cstring>
 #include <random>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "memory/copy.hpp"
 #include "memory/fingerprint_kernels.hpp"
 #include "move/shelf.hpp"
@@ -142,6 +145,17 @@ TEST(FingerprintTest, Xor256MissesSwappedBlocksAndTheDefaultDoesNot) {
   EXPECT_NE(memory::fingerprint(page, Kind::fitting), memory::fingerprint(other, Kind::fitting));
   const Page by_words = swapped(page, 8, 3, 78);
   EXPECT_NE(memory::fingerprint(page, Kind::xor256), memory::fingerprint(by_words, Kind::xor256));
+}
+
+// With whatever instructions: checkpoints hold them.
+TEST(FingerprintTest, Xxh3IsTheSameOnEveryProcessor) {
+  for (const std::size_t size :
+       {kPage, kPage - 1, std::size_t{0}, std::size_t{1}, std::size_t{200}, std::size_t{300}}) {
+    Page page = random_page(9);
+    page.resize(size);
+    const XXH128_hash_t hash = XXH3_128bits(page.data(), size);
+    EXPECT_EQ(memory::fingerprint(page, Kind::xxh3), (memory::Fingerprint{hash.low64, hash.high64, 0, 0})) << size;
+  }
 }
 
 TEST(FingerprintTest, Xor256IsTheExclusiveOrOfBlocks) {
