@@ -3,7 +3,6 @@ and stops over links of 5, 7.5 and 10 Gbit/s. Each row names its table."""
 
 import json
 import os
-import pathlib
 import statistics
 import subprocess
 import sys
@@ -51,7 +50,7 @@ def classes_of(name, moves):
     shares = {key: sum(stop[key] for stop in sampled) / read for key in ("never_sent", "sampled", "zero")}
     unchanged = 1 - sum(stop["sent"] + stop["zero"] for stop in sampled) / read
     return {"table": "classes", "workload": name, "moves": len(moves), "pages": read // len(sampled) // PAGE, **shares,
-            "unchanged": unchanged, "fingerprinted": 1 - unchanged - shares["never_sent"] - shares["sampled"],
+            "unchanged": unchanged, "fingerprinted": max(0.0, 1 - unchanged - shares["never_sent"] - shares["sampled"]),
             "zero_first": sum(phase["zero"] for phase in first) / sum(phase["read"] for phase in first),
             **{key: statistics.median(1e9 * stop["seconds"] * PAGE / stop["read"] for stop in stops)
                for key, stops in (("ns_per_page", plain), ("ns_per_page_sampled", sampled))}}
