@@ -12,7 +12,7 @@ usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--plat
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
-  --only PART      tests, overhead, served, moves or workloads; default all
+  --only PART      tests, overhead, served, moves, fingerprints or workloads; default all
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -39,8 +39,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $only in
-  '' | tests | overhead | served | moves | workloads) ;;
-  *) echo "gpu.sh: --only takes tests, overhead, served, moves or workloads" >&2; exit 2 ;;
+  '' | tests | overhead | served | moves | fingerprints | workloads) ;;
+  *) echo "gpu.sh: --only takes tests, overhead, served, moves, fingerprints or workloads" >&2; exit 2 ;;
 esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
@@ -170,6 +170,14 @@ else
     title "moves: stops"
     PYTHONUNBUFFERED=1 timeout 600 python3 bench/moves.py --vendors "$vendors" --platform "$platform" --rounds 3 \
       --mib 64 --mib 1024 --mib 8192 --mib 32768 --json "$out/moves-$name.json"
+    worst $?
+  fi
+  if wanted fingerprints; then
+    title "fingerprints"
+    short=()
+    [ $quick = yes ] && short=(--quick)
+    PYTHONUNBUFFERED=1 timeout 900 python3 bench/gmig.py --vendors "$vendors" --platform "$platform" "${short[@]}" \
+      --json "$out/paper-gmig-$name.json"
     worst $?
   fi
   if wanted workloads; then

@@ -31,11 +31,11 @@ KERNEL_MS = 5
 
 
 class Program:
-    def __init__(self, grus, subject, mib, environment, kind="busy", rest=(DIRTY,)):
+    def __init__(self, grus, subject, mib, environment, kind="busy", rest=(DIRTY,), before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         environment = environment | {"XDG_RUNTIME_DIR": self.folder.name}
         size = min(BUFFER, mib)
-        self.process = subprocess.Popen([grus, "run", "--", subject, kind, *map(str, (mib // size, size, *rest))],
+        self.process = subprocess.Popen([*before, grus, "run", "--", subject, kind, *map(str, (mib // size, size, *rest))],
                                         env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.session = Session(self.process.pid, environment)
 

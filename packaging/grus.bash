@@ -62,6 +62,9 @@ _grus() {
     --to) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
     profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
+    --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device xor256" -- "$word"); return ;;
+    --sample) mapfile -t COMPREPLY < <(compgen -W "0 1 2 4" -- "$word"); return ;;
+    --sample-at) mapfile -t COMPREPLY < <(compgen -W "head tail uniform" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
   esac
 
@@ -71,10 +74,10 @@ _grus() {
     serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
-    move) options="--to --device --rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
-    suspend) options="--rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
+    move) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
+    suspend) options="--rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     resume) options="--to --device --json --help" ;;
-    checkpoint) options="--output --rounds --max-stop --bandwidth --no-overlap --trace --dry-run --json --help" ;;
+    checkpoint) options="--output --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     restore) options="--json --help" ;;
     why) options="--help" ;;
     profile) options="--device --output --help" ;;

@@ -32,6 +32,9 @@ struct Options {
   std::string file;
   std::uint64_t bandwidth = 0;
   std::string trace;
+  std::string fingerprint;
+  int sample = 0;
+  std::string sample_at = "head";
   int rounds = 10;
   bool overlap = true;
   int max_stop = 0;
@@ -59,6 +62,11 @@ json request_for(const Options& options) {
   if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
   if (options.max_stop != 0) request["max_stop_ms"] = options.max_stop;
   if (options.bandwidth != 0) request["bytes_per_second"] = options.bandwidth;
+  if (!options.fingerprint.empty()) request["fingerprint"] = options.fingerprint;
+  if (options.sample != 0) {
+    request["sample"] = options.sample;
+    request["sample_at"] = options.sample_at;
+  }
   return request;
 }
 
@@ -184,6 +192,23 @@ void add_copy_options(CLI::App& app, Options& options) {
       ->type_name("BYTES");
   app.add_flag("--overlap,!--no-overlap", options.overlap, "Write at the destination while the source is read")
       ->default_str("on");
+  app.add_option(
+         "--fingerprint", options.fingerprint,
+         "What tells whether a page has changed: xxh3 by the host, device by the device itself (default where it "
+         "has memory of its own), xor256 by the host as in gMig. WARNING: xor256 misses changes, such as two "
+         "blocks of 32 bytes that were swapped, and the program then goes on with wrong data")
+      ->check(CLI::IsMember({"xxh3", "device", "xor256"}))
+      ->type_name("KIND");
+  app.add_option("--sample", options.sample,
+                 "In the stop, where the host compares, look at so many bytes of a page first: 0, 1, 2 or 4. If they "
+                 "differ, it has changed and needs no fingerprint; if not, it is fingerprinted all the same")
+      ->check(CLI::IsMember({0, 1, 2, 4}))
+      ->capture_default_str()
+      ->type_name("BYTES");
+  app.add_option("--sample-at", options.sample_at, "Where in the page: head, tail or uniform")
+      ->check(CLI::IsMember({"head", "tail", "uniform"}))
+      ->capture_default_str()
+      ->type_name("WHERE");
   app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
   app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
 }

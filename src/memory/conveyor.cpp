@@ -6,43 +6,39 @@
 namespace grus::memory {
 namespace {
 
-// What is there needs no copy to get there. Null if there is none left.
-std::shared_ptr<HostMemory> shared_with_server(Executor& executor, std::size_t size) {
+// What is shared with a server needs no copy to get there.
+std::shared_ptr<HostMemory> memory_for(Executor& executor, std::size_t size) {
   try {
-    return executor.host_memory_for(false, size);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
+    if (auto memory = executor.host_memory_for(false, size)) return memory;
+  } catch (const std::bad_alloc&) {  // it has no more of it
   }
+  return memory_in_pages(size);
 }
 
 }  // namespace
 
-Conveyor::Conveyor(Executor& from, Executor& to, Context& context, std::size_t slot_size, Overlap overlap)
-    : from_{from}, to_{to}, context_{context}, slot_size_{slot_size} {
-  const std::size_t size = kSlots * slot_size;
-  auto memory = shared_with_server(to.is_in_this_process() ? from : to, size);
-  {
-    const Gate::Entry entry{kInternalCall};
-    memory_ = Ref<Memory>::adopt(slab<Memory>().create(context, CL_MEM_OBJECT_BUFFER));
-    memory_->take_host_memory(memory ? std::move(memory) : memory_in_pages(size));
-    memory_->is_region = true;
-    memory_->size = size;
-  }
-  is_at_source_ = register_at(from);
-  is_at_destination_ = register_at(to);
+Conveyor::Conveyor(std::shared_ptr<HostMemory> memory, Overlap overlap)
+    : memory_{std::move(memory)}, slot_size_{memory_->size() / kSlots} {
   if (overlap == Overlap::on) thread_ = start_thread("grus-copies", [this] { run(); });
 }
 
-// Where it can't be registered, copies are slower.
-bool Conveyor::register_at(Executor& executor) {
-  NewBuffer order;
-  order.id = memory_->id();
-  order.context = context_.id();
-  order.size = memory_->size;
-  order.host = memory_->host;
-  order.host_memory = memory_->host_memory;
-  order.is_region = true;
-  return executor.create_buffer(order) == CL_SUCCESS;
+Conveyor::Conveyor(Executor& from, Executor& to, Context& context, std::size_t slot_size, Overlap overlap)
+    : Conveyor{memory_for(to.is_in_this_process() ? from : to, kSlots * slot_size), overlap} {
+  {
+    const Gate::Entry entry{kInternalCall};
+    region_ = Ref<Memory>::adopt(slab<Memory>().create(context, CL_MEM_OBJECT_BUFFER));
+    region_->is_region = true;
+  }
+  for (Executor* const executor : {&from, &to}) {
+    NewBuffer order;
+    order.id = region_->id();
+    order.context = context.id();
+    order.size = memory_->size();
+    order.host = memory_->data();
+    order.host_memory = memory_;
+    order.is_region = true;
+    if (executor->create_buffer(order) == CL_SUCCESS) known_to_.push_back(executor);
+  }
 }
 
 Conveyor::~Conveyor() {
@@ -54,10 +50,9 @@ Conveyor::~Conveyor() {
     }
     thread_.join();
   }
-  if (is_at_source_) from_.free(ObjectType::memory, memory_->id());
-  if (is_at_destination_) to_.free(ObjectType::memory, memory_->id());
+  for (Executor* const executor : known_to_) executor->free(ObjectType::memory, region_->id());
   const Gate::Entry entry{kInternalCall};
-  memory_ = {};
+  region_ = {};
 }
 
 void Conveyor::check() const {
@@ -68,7 +63,7 @@ std::byte* Conveyor::take() {
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [this] { return handed_over_ - written_ < kSlots || failure_; });
   check();
-  return memory_->host + handed_over_ % kSlots * slot_size_;
+  return memory_->data() + handed_over_ % kSlots * slot_size_;
 }
 
 void Conveyor::hand_over(std::function<void()> write) {

@@ -16,7 +16,8 @@ namespace grus::memory {
 class Conveyor {
  public:
   enum class Overlap : std::uint8_t { off, on };
-  // Throws std::runtime_error or std::bad_alloc.
+  Conveyor(std::size_t slot_size, Overlap overlap) : Conveyor{memory_in_pages(kSlots * slot_size), overlap} {}
+  // With memory that both sides know, if they can. Throws std::bad_alloc.
   Conveyor(Executor& from, Executor& to, Context& context, std::size_t slot_size, Overlap overlap);
   ~Conveyor();
   Conveyor(const Conveyor&) = delete;
@@ -33,17 +34,14 @@ class Conveyor {
  private:
   static constexpr std::size_t kSlots = 4;
 
+  Conveyor(std::shared_ptr<HostMemory> memory, Overlap overlap);
   void run();
   void check() const;
-  bool register_at(Executor& executor);
 
-  Executor& from_;
-  Executor& to_;
-  Context& context_;
+  const std::shared_ptr<HostMemory> memory_;
   const std::size_t slot_size_;
-  Ref<Memory> memory_;
-  bool is_at_source_ = false;  // registered there
-  bool is_at_destination_ = false;
+  Ref<Memory> region_;                // what executors know it by
+  std::vector<Executor*> known_to_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

@@ -16,13 +16,17 @@ struct Run {
   std::size_t size = 0;
 };
 
-std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_page, SentPages& pages) {
+std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_page, SentPages& pages, Round round,
+                         Copied& copied) {
+  using Found = SentPages::Found;
   std::vector<Run> runs;
   for (std::size_t offset = 0; offset < chunk.size(); offset += kPage) {
     const auto page = chunk.subspan(offset, std::min(kPage, chunk.size() - offset));
     auto kind = Run::Kind::unchanged;
-    if (pages.note(first_page + offset / kPage, fingerprint(page)))
-      kind = is_zero(page) ? Run::Kind::zero : Run::Kind::changed;
+    const Found found = pages.note(first_page + offset / kPage, page, round);
+    if (found != Found::unchanged) kind = is_zero(page) ? Run::Kind::zero : Run::Kind::changed;
+    if (found == Found::never_sent) copied.never_sent += page.size();
+    if (found == Found::other_sample) copied.sampled += page.size();
     if (runs.empty() || runs.back().kind != kind) runs.push_back({kind, offset, 0});
     runs.back().size += page.size();
   }
@@ -42,13 +46,14 @@ command::Fill zeroes(ObjectId memory, Range range) {
   return fill;
 }
 
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied) {
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
+                 const OnCopied& on_copied) {
   const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
   for (std::size_t start = 0; start < size; start += kChunk) {
     const std::span<std::byte> chunk{route.conveyor.take(), std::min(kChunk, size - start)};
     check(route.from.submit(command::Read{{buffer}, {start, chunk.size()}, chunk.data()}, placement), "reading memory");
     Copied copied{.read = chunk.size()};
-    auto runs = runs_in(chunk, start / kPage, pages);
+    auto runs = runs_in(chunk, start / kPage, pages, round, copied);
     std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
     for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
     if (!runs.empty()) {
@@ -85,18 +90,20 @@ std::size_t packed_size(const ImageFacts& facts) {
   return facts.element_size * extent[0] * extent[1] * extent[2];
 }
 
-void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages,
+void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages, Round round,
                 const OnCopied& on_copied) {
   const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
   const command::ImageRegion whole{{0, 0, 0}, facts.extent()};
   std::vector<std::byte> staging(packed_size(facts));
   check(route.from.submit(command::ReadImage{{image}, whole, 0, 0, staging.data()}, placement), "reading an image");
-  const auto runs = runs_in(staging, 0, pages);
+  Copied copied{.read = staging.size()};
+  const auto runs = runs_in(staging, 0, pages, round, copied);
   const bool changed =
       std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.kind != Run::Kind::unchanged; });
   if (changed)
     check(route.to.submit(command::WriteImage{{image}, whole, 0, 0, staging.data()}, placement), "writing an image");
-  on_copied({.read = staging.size(), .sent = changed ? staging.size() : 0});
+  copied.sent = changed ? staging.size() : 0;
+  on_copied(copied);
 }
 
 }  // namespace grus::memory

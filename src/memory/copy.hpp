@@ -28,10 +28,15 @@ struct Copied {
   std::uint64_t read = 0;  // bytes
   std::uint64_t sent = 0;
   std::uint64_t zero = 0;  // changed, but only zeroes: filled there
+  // Of those two, where the host compared: what was never sent before, and what samples told of.
+  std::uint64_t never_sent = 0;
+  std::uint64_t sampled = 0;
   Copied& operator+=(const Copied& more) {
     read += more.read;
     sent += more.sent;
     zero += more.zero;
+    never_sent += more.never_sent;
+    sampled += more.sampled;
     return *this;
   }
 };
@@ -40,11 +45,12 @@ struct Copied {
 using OnCopied = std::function<void(const Copied& more)>;
 
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, const OnCopied& on_copied);
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
+                 const OnCopied& on_copied);
 // Of a source where nothing changes any more, which has it in host memory.
 void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents, const OnCopied& on_copied);
 // The bytes of the image, packed.
-void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages,
+void copy_image(const Route& route, ObjectId image, const ImageFacts& facts, SentPages& pages, Round round,
                 const OnCopied& on_copied);
 std::size_t packed_size(const ImageFacts& facts);
 

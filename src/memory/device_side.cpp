@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "command/gate.hpp"
+#include "memory/fingerprint_kernels.hpp"
 
 namespace grus::memory {
 namespace {
@@ -17,62 +18,6 @@ constexpr std::size_t kMostCopied = std::size_t{1} << 15;
 constexpr std::size_t kFirstRead = 16 * 1024;  // of a list, with its length
 constexpr cl_uint kIsZero = 0x80000000;
 
-// A fingerprint is 128 bits: two sums, over the lanes, of what each made of its words and of where they are. Every step
-// is a bijection of what it takes in, and every word and every lane counts with its place, so nothing can be swapped
-// unseen.
-constexpr const char* kSource = R"CLC(
-#define P1 0x9E3779B185EBCA87UL
-#define P2 0xC2B2AE3D27D4EB4FUL
-#define P3 0x165667B19E3779F9UL
-#define P4 0x85EBCA77C2B2AE63UL
-#define P5 0x27D4EB2F165667C5UL
-ulong mixed(ulong x) {
-  x ^= x >> 33; x *= 0xFF51AFD7ED558CCDUL; x ^= x >> 33; x *= 0xC4CEB9FE1A85EC53UL; return x ^ (x >> 33);
-}
-__attribute__((reqd_work_group_size(32, 1, 1)))
-kernel void fingerprint(global const uint4* from, ulong first_there, global ulong2* sent, ulong first,
-                        global uint* changed) {
-  local ulong lows[32], highs[32];
-  local uint ones[32];
-  const uint lane = get_local_id(0), page = get_group_id(0);
-  global const uint4* words = from + (first_there + page) * 256;
-  ulong a = P4, b = P5;
-  uint any = 0;
-  for (uint next = lane; next < 256; next += 32) {
-    const uint4 word = words[next];
-    any |= word.x | word.y | word.z | word.w;
-    const ulong low = upsample(word.y, word.x), high = upsample(word.w, word.z);
-    a = rotate(a ^ (low * P1 + next), 31UL) * P2 + high;
-    b = rotate(b ^ (high * P3 + next), 27UL) * P1 + low;
-  }
-  lows[lane] = mixed(a + (lane + 1) * P3);
-  highs[lane] = mixed(b ^ ((lane + 1) * P2));
-  ones[lane] = any;
-  for (uint other = 16; other != 0; other /= 2) {
-    barrier(CLK_LOCAL_MEM_FENCE);
-    if (lane < other) {
-      lows[lane] += lows[lane + other];
-      highs[lane] += highs[lane + other];
-      ones[lane] |= ones[lane + other];
-    }
-  }
-  if (lane != 0) return;
-  const ulong2 now = (ulong2)(lows[0], highs[0]), before = sent[first + page];
-  if (now.x == before.x && now.y == before.y) return;
-  sent[first + page] = now;
-  changed[1 + atomic_inc(changed)] = page | (ones[0] == 0 ? 0x80000000u : 0u);
-}
-kernel void gather(global const uint4* from, ulong first_there, global const uint* pages, global uint4* to) {
-  const uint lane = get_local_id(0), place = get_group_id(0);
-  for (uint next = lane; next < 256; next += 32)
-    to[(ulong)place * 256 + next] = from[(first_there + pages[place]) * 256 + next];
-}
-kernel void scatter(global const uint4* from, global const uint* pages, global uint4* to, ulong first) {
-  const uint lane = get_local_id(0), place = get_group_id(0);
-  for (uint next = lane; next < 256; next += 32)
-    to[(first + pages[place]) * 256 + next] = from[(ulong)place * 256 + next];
-}
-)CLC";
 
 // Calls for each stretch of numbers that follow one another.
 template <typename Call>
@@ -94,7 +39,7 @@ DeviceSide::DeviceSide(Executor& executor, Context& context) : executor_{executo
 
 void DeviceSide::set_up(Role role) {
   Recipe recipe;
-  recipe.source = kSource;
+  recipe.source = kFingerprintKernels;
   BuildOrder order;
   order.program = program_->id();
   order.context = context_.id();
@@ -225,7 +170,7 @@ void DeviceSide::clear(const Lane& lane, ObjectId memory, std::size_t size) {
 
 std::unique_ptr<DeviceTable> DeviceSide::make_table(std::size_t size) {
   auto table = std::make_unique<DeviceTable>();
-  const std::size_t bytes = std::max<std::size_t>(size / kPage, 1) * sizeof(Fingerprint);
+  const std::size_t bytes = std::max<std::size_t>(size / kPage, 1) * kDeviceFingerprint;
   try {
     table->fingerprints = make_buffer(bytes);
   } catch (const std::runtime_error&) {
@@ -272,13 +217,13 @@ DeviceSide::Changed DeviceSide::changed_pages(const Lane& lane, const Look& look
   if (needed > at_once)
     read(lane, lane.changed->id(), {at_once, needed - at_once}, list.data() + at_once / sizeof(cl_uint));
   // They come in any order.
-  enum class Kind : std::uint8_t { unchanged, changed, zero };
-  std::vector<Kind> kinds(look.count);
+  enum class Now : std::uint8_t { unchanged, changed, zero };
+  std::vector<Now> kinds(look.count);
   for (std::size_t next = 1; next <= found; ++next)
-    kinds.at(list[next] & ~kIsZero) = (list[next] & kIsZero) != 0 ? Kind::zero : Kind::changed;
+    kinds.at(list[next] & ~kIsZero) = (list[next] & kIsZero) != 0 ? Now::zero : Now::changed;
   Changed changed;
   for (cl_uint page = 0; page < look.count; ++page) {
-    if (kinds[page] != Kind::unchanged) (kinds[page] == Kind::zero ? changed.zero : changed.pages).push_back(page);
+    if (kinds[page] != Now::unchanged) (kinds[page] == Now::zero ? changed.zero : changed.pages).push_back(page);
   }
   return changed;
 }

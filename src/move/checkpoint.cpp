@@ -23,7 +23,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 // The file: the mark, the version, the size of the header, the header (JSON: the session's key, and of each object its
-// id and size), its fingerprint; then what each object holds, and the fingerprint of that.
+// id and size), its checksum; then what each object holds, and the checksum of that.
 constexpr std::array<char, 8> kMark{'G', 'R', 'U', 'S', 'C', 'K', 'P', 'T'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kLongestHeader = std::size_t{256} << 20;
@@ -90,8 +90,11 @@ class Writer {
   bool is_whole_ = false;
 };
 
-memory::Fingerprint fingerprint_of(const std::byte* data, std::size_t size) {
-  return memory::fingerprint({data, size});
+using Checksum = std::array<std::uint64_t, 2>;
+
+Checksum checksum_of(const std::byte* data, std::size_t size) {
+  const auto [low, high, none, neither] = memory::fingerprint({data, size}, memory::Kind::xxh3);
+  return {low, high};
 }
 
 struct Checkpoint {
@@ -120,9 +123,9 @@ Checkpoint read_checkpoint(const std::string& path) {
   if (length > kLongestHeader) throw damaged();
   std::string text(length, '\0');
   take(text.data(), length);
-  memory::Fingerprint told;
+  Checksum told{};
   take(&told, sizeof told);
-  if (told != fingerprint_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
+  if (told != checksum_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
   Checkpoint checkpoint;
   const json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!header.is_object() || !header.contains("objects") || !header.contains("memories") ||
@@ -138,7 +141,7 @@ Checkpoint read_checkpoint(const std::string& path) {
     Bytes bytes(entry["size"].get<std::size_t>());
     take(bytes.data(), bytes.size());
     take(&told, sizeof told);
-    if (told != fingerprint_of(bytes.data(), bytes.size())) throw damaged();
+    if (told != checksum_of(bytes.data(), bytes.size())) throw damaged();
     checkpoint.contents.emplace(entry["id"].get<std::uint64_t>(), std::move(bytes));
   }
   if (file.peek() != std::ifstream::traits_type::eof()) throw damaged();
@@ -168,19 +171,19 @@ void write_checkpoint(const std::string& path, const Shelf& shelf, const Invento
   const std::string text = header.dump();
   const std::uint64_t length = text.size();
   const auto mark_of = [](const void* data, std::size_t size) {
-    return fingerprint_of(static_cast<const std::byte*>(data), size);
+    return checksum_of(static_cast<const std::byte*>(data), size);
   };
   Writer file{path};
   file.write(kMark.data(), kMark.size());
   file.write(&kVersion, sizeof kVersion);
   file.write(&length, sizeof length);
   file.write(text.data(), text.size());
-  auto fingerprint = mark_of(text.data(), text.size());
-  file.write(&fingerprint, sizeof fingerprint);
+  auto checksum = mark_of(text.data(), text.size());
+  file.write(&checksum, sizeof checksum);
   for (const auto& [id, shelved] : contents) {
     file.write(shelved.memory->data(), shelved.size);
-    fingerprint = mark_of(shelved.memory->data(), shelved.size);
-    file.write(&fingerprint, sizeof fingerprint);
+    checksum = mark_of(shelved.memory->data(), shelved.size);
+    file.write(&checksum, sizeof checksum);
   }
   file.end();
 }

@@ -37,11 +37,21 @@ json as_json(const Report& report) {
                       {"seconds", seconds(phase.end - phase.start)},
                       {"read", phase.copied.read},
                       {"sent", phase.copied.sent},
-                      {"zero", phase.copied.zero}});
+                      {"zero", phase.copied.zero},
+                      {"never_sent", phase.copied.never_sent},
+                      {"sampled", phase.copied.sampled}});
   }
   return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
           {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
           {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped}};
+}
+
+memory::Comparison comparison_from(const json& request) {
+  const auto kind = memory::kind_named(request.value("fingerprint", "fitting"));
+  const auto place = memory::place_named(request.value("sample_at", "head"));
+  const auto bytes = request.value("sample", std::size_t{0});
+  if (!kind || !place || bytes > 4) throw Refused{"pages can't be compared in the way that was asked for"};
+  return {*kind, {bytes, *place}};
 }
 
 Order order_from(const json& request) {
@@ -55,6 +65,8 @@ Order order_from(const json& request) {
   order.rounds = request.value("rounds", order.rounds);
   if (request.contains("max_stop_ms")) order.max_stop = std::chrono::milliseconds{request["max_stop_ms"].get<int>()};
   order.bytes_per_second = request.value("bytes_per_second", std::uint64_t{0});
+  order.paces_stop = request.value("pace_stop", false);
+  order.comparison = comparison_from(request);
   return order;
 }
 

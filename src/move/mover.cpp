@@ -132,7 +132,7 @@ class Mover {
     if (order_.dry_run) return std::move(report_);
     using Overlap = memory::Conveyor::Overlap;
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,
-                        order_.overlap ? Overlap::on : Overlap::off);
+                        order_.comparison, order_.overlap ? Overlap::on : Overlap::off);
     try {
       begin("prepare");
       slicer_ = std::make_unique<Slicer>();
@@ -179,9 +179,8 @@ class Mover {
     if (is_stopped_ && !is_switched_ && order_.max_stop && now - stop_start_ > *order_.max_stop)
       throw Refused{"copying what had changed took longer than the stop allowed"};
     check_cancelled();
-    if (is_stopped_) return;
-    tell_now_and_then();
-    if (order_.bytes_per_second == 0) return;
+    if (!is_stopped_) tell_now_and_then();
+    if (order_.bytes_per_second == 0 || (is_stopped_ && !order_.paces_stop)) return;
     const auto due =
         phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
                           static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});

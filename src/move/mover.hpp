@@ -26,6 +26,8 @@ struct Order {
   int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
   std::uint64_t bytes_per_second = 0;  // at most; 0: as fast as it goes
+  bool paces_stop = false;             // in the stop, too: as if the link were no faster
+  memory::Comparison comparison;
 };
 
 struct Phase {

@@ -10,7 +10,7 @@
 
 namespace grus::move {
 
-class Shelf final : public Executor {
+class Shelf : public Executor {
  public:
   // What an object holds; images are packed.
   struct Shelved {

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <string_view>
 #include <thread>
 
 #include "base/log.hpp"
@@ -16,14 +14,6 @@ namespace grus::move {
 namespace {
 
 constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
-
-// Whether the device is to compare pages. A CPU's own work would only be in the way.
-bool compares(bool shares_host_memory) {
-  const char* const how = std::getenv("GRUS_FINGERPRINT");
-  if (how && std::string_view{how} == "device") return true;
-  if (how && std::string_view{how} == "xxh3") return false;
-  return !shares_host_memory;
-}
 
 }  // namespace
 
@@ -89,17 +79,22 @@ std::uint64_t Transplant::bytes_at_stake(const Inventory& all) const {
   return bytes;
 }
 
+// A CPU's own work would only be in the way.
+bool Transplant::device_compares(bool shares_host_memory) const {
+  return how_.kind == memory::Kind::device || (how_.kind == memory::Kind::fitting && !shares_host_memory);
+}
+
 memory::DeviceSide* Transplant::source_side(Context& context) {
   const auto [known, is_new] = source_sides_.try_emplace(&context);
   Executor& from = executor_of(context);
-  if (is_new && compares(context.shares_host_memory()) && from.has_device())
+  if (is_new && device_compares(context.shares_host_memory()) && from.has_device())
     known->second = memory::DeviceSide::make(from, context, memory::DeviceSide::Role::source);
   return known->second.get();
 }
 
 memory::DeviceSide* Transplant::destination_side(Context& context) {
   const auto [known, is_new] = destination_sides_.try_emplace(&context);
-  if (is_new && compares(shares_host_memory(context)) && to_.has_device())
+  if (is_new && device_compares(shares_host_memory(context)) && to_.has_device())
     known->second = memory::DeviceSide::make(to_, context, memory::DeviceSide::Role::destination);
   return known->second.get();
 }
@@ -134,11 +129,12 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
   }
   if (!twin.pages)
     twin.pages =
-        std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size);
+        std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size, how_);
+  const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
   if (memory.is_image()) {
-    memory::copy_image(route, memory.id(), *memory.image, *twin.pages, on_copied);
+    memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
   } else {
-    memory::copy_buffer(route, memory.id(), memory.size, *twin.pages, on_copied);
+    memory::copy_buffer(route, memory.id(), memory.size, *twin.pages, round, on_copied);
   }
 }
 
@@ -176,6 +172,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
     if (twin == twins_.end() || !twin->second.is_copied) continue;
+    if (twin->second.is_settled) continue;  // launches touch what they are given even if they are held back
     if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
     dirty.emplace_back(memory.get(), &twin->second);
     sources.insert(&executor_of(*memory->context));
@@ -193,6 +190,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
     copy_one(*memory, *twin, stage, count);
+    twin->is_settled = stage == Stage::stopped;
   }
   finish_copies(count);
   return sum;

@@ -30,8 +30,13 @@ class Transplant {
  public:
   // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
   enum class Where : std::uint8_t { somewhere, nowhere };
-  Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Conveyor::Overlap overlap)
-      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere}, overlap_{overlap} {}
+  Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Comparison how,
+             memory::Conveyor::Overlap overlap)
+      : to_{to},
+        matches_{std::move(matches)},
+        is_nowhere_{where == Where::nowhere},
+        how_{how},
+        overlap_{overlap} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -63,6 +68,7 @@ class Transplant {
     std::unique_ptr<memory::SentPages> pages;    // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;  // of what the device does
     bool is_suspect = true;                      // never copied, or while commands from before may have been running
+    bool is_settled = false;                     // copied when nothing ran any more
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -86,6 +92,7 @@ class Transplant {
   void free_gone(ObjectType type, const std::set<std::uint64_t>& there);
   void forget_twin(std::uint64_t memory);
   Queue& courier_of(Context& context);
+  bool device_compares(bool shares_host_memory) const;
   memory::DeviceSide* source_side(Context& context);
   memory::DeviceSide* destination_side(Context& context);
   memory::Conveyor& conveyor_of(Context& context);
@@ -101,6 +108,7 @@ class Transplant {
   Executor& to_;
   const std::vector<Match> matches_;
   const bool is_nowhere_;
+  const memory::Comparison how_;
   const memory::Conveyor::Overlap overlap_;
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory

@@ -65,6 +65,21 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, "mmul +unix .*\nmmul +tcp ")
 
+    def test_what_gmig_measured(self):
+        result = self.folder / "rows.json"
+        done = self.run_harness("--paper", "gmig", "--json", result)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = [row for row in json.loads(result.read_text()) if "table" in row]
+        self.assertLessEqual({"fingerprints", "sampling", "links"}, {row["table"] for row in rows})
+        found = {row["kind"]: row for row in rows if row["table"] == "fingerprints"}
+        self.assertEqual(found["xor256"]["found_swapped"], 0)
+        self.assertEqual(found["xxh3"]["found_swapped"], found["xxh3"]["changed"])
+        self.assertEqual(found["device, nothing changed"]["pages_changed"], 0)
+        self.assertGreater(found["device, 1% changed, scattered"]["pages_changed"], 0)
+        for row in rows:
+            if row["table"] == "links":  # no link is faster than it is
+                self.assertGreater(row["stop_ms"], 0.9 * row["ideal_ms"])
+
     def test_plots_are_written(self):
         done = self.run_harness("--plots", self.folder)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)

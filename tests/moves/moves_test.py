@@ -25,6 +25,7 @@ from serving import Server, wait_for  # noqa: E402
 GRUS = BUILD / "bin/grus"
 SUBJECT = BUILD / "bin/tests/move_subject"
 WORKLOADS = BUILD / "bin/workloads"
+FINGERPRINT = os.environ.get("MOVES_FINGERPRINT")  # how all moves compare pages that don't say
 SLOWER = 4 if os.environ.get("GRUS_SANITIZE") else 1
 SECONDS = 120 * SLOWER
 # PoCL offers what memory is free when it starts; here all devices offer the same.
@@ -54,6 +55,8 @@ class Subject:
         self.folder.cleanup()
 
     def ask(self, command, **request):
+        if FINGERPRINT:
+            request = {"fingerprint": FINGERPRINT} | request
         answer = self.session.ask(command=command, **request)
         if answer is None:
             raise AssertionError(f"no answer: {self.process.poll()} {self.process.stderr.read()}")
@@ -125,6 +128,41 @@ class MovesTest(TestCase):
     def test_times_of_events_go_on(self):
         self.round_trip("clock")
 
+    def test_pages_that_are_changed_and_changed_back(self):
+        self.round_trip("flip")
+
+    def test_swapped_blocks(self):
+        """gMig's fingerprint doesn't see them; all others do."""
+        server = self.server()
+        # Slow enough for the program to swap some after the first copy.
+        order = {"to": server.address, "bytes_per_second": 32 << 20}
+        for how in ({}, {"fingerprint": "xxh3", "sample": 1}, {"fingerprint": "device"}):
+            with self.subTest(**how):
+                subject = self.subject("swap")
+                self.assertGreater(self.move(subject, **order, **how)["sent_stopped"], 4 << 20)
+                subject.end()
+        subject = self.subject("swap")
+        # But for pages that were copied amid a swap.
+        self.assertLess(self.move(subject, **order, fingerprint="xor256")["sent_stopped"], 1 << 20)
+        with self.assertRaisesRegex(AssertionError, "a block isn't where it was put"):
+            subject.end()
+
+    def test_samples(self):
+        """They tell of pages that have changed where they are taken, and leave the rest to fingerprints."""
+        server = self.server()
+        for at in ("head", "tail", "uniform"):
+            subject = self.subject("busy")
+            moved = self.move(subject, to=server.address, fingerprint="xxh3", sample=4, sample_at=at)
+            last = next(phase for phase in moved["phases"] if phase["phase"] == "last copy")
+            self.assertEqual(last["read"], 4 << 20)
+            self.assertEqual(last["sampled"], last["sent"])  # all words of these pages change
+            self.assertGreater(last["sent"], 0)
+            subject.end()
+        subject = self.subject("busy")
+        self.assertIn("can't be compared", self.refused(subject, to=server.address, fingerprint="crc32"))
+        self.assertIn("can't be compared", self.refused(subject, to=server.address, sample=5))
+        subject.end()
+
     def test_program_that_starts_at_a_server(self):
         first, second = self.server(), self.server("tcp")
         subject = self.subject("busy", options=["--gpu", first.address])
@@ -165,6 +203,8 @@ class MovesTest(TestCase):
         self.assertEqual(moved["plan"]["bytes"], 64 << 20)
         self.assertLessEqual(moved["sent_stopped"], 1 << 20)
         self.assertGreaterEqual(moved["sent_running"], 64 << 20)
+        # Commands that are held back meanwhile change nothing.
+        self.assertEqual([phase["read"] for phase in moved["phases"] if phase["phase"] == "switch"], [0])
         subject.end()
 
     def test_nothing_is_copied_between_devices_that_share_the_memory(self):
@@ -356,9 +396,13 @@ class CommandTest(TestCase):
         self.assertEqual(moved.returncode, 0, moved.stderr)
         self.assertRegex(moved.stdout, r"stop: [\d.]+ ms")
         self.assertIn("switch", {event["name"] for event in json.loads(trace.read_text())["traceEvents"]})
-        for arguments in (["suspend", "job"], ["resume", "job"], ["move", "all", "--to", "local", "--json"]):
+        compared = ["--fingerprint", "xxh3", "--sample", "2", "--sample-at", "uniform"]
+        for arguments in (["suspend", "job", *compared], ["resume", "job"], ["move", "all", "--to", "local", "--json"]):
             done = self.grus(subject, *arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
+        for wrong in (["--fingerprint", "crc32"], ["--sample", "3"], ["--sample-at", "middle"]):
+            self.assertEqual(self.grus(subject, "move", "job", "--to", "local", *wrong).returncode, 2)
+        self.assertRegex(self.grus(subject, "move", "--help").stdout, r"(?s)WARNING:\s+xor256\s+misses")
         nobody = self.grus(subject, "move", "nobody", "--to", "local")
         self.assertEqual(nobody.returncode, 1)
         self.assertIn("grus ps", nobody.stderr)

@@ -11,6 +11,8 @@
 //   image        an image, of which a part is mapped and written, and then all of it
 //   clock        the times of events never go back
 //   enqueue      a thread that only enqueues; what it tells is its longest call
+//   flip         pages that are changed and changed back all the time
+//   swap         blocks of 32 bytes that are swapped within each page all the time
 //   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
 #include <CL/cl.h>
 #include <poll.h>
@@ -24,6 +26,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <numeric>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -42,6 +46,13 @@ kernel void advance(global uint* words, uint step) {
 kernel void sneak(global const uint* words, uint step) {
   const uint i = get_global_id(0);
   ((global uint*)words)[i] = words[i] * 1664525u + 1013904223u + step;
+}
+kernel void flip(global uint* words, uint mask) { words[get_global_id(0)] ^= mask; }
+kernel void swap(global uint* words, uint blocks) {  // of each page; a work item for each word of a block
+  global uint* block = words + get_global_id(0) / 8 * 1024 + get_global_id(0) % 8;
+  const uint first = blocks % 256 * 8, second = blocks / 256 * 8, word = block[first];
+  block[first] = block[second];
+  block[second] = word;
 }
 kernel void wait_a_while(global uint* words, uint rounds) {
   uint x = get_global_id(0);
@@ -535,6 +546,59 @@ void enqueue() {
   rounds.tell();
 }
 
+// Any number of times there and back: as often as not, a copy is made in between.
+void flip() {
+  constexpr size_t kWords = 1 << 19;
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  cl_kernel flip = subject.kernel("flip");
+  cl_mem memory = subject.buffer(kWords);
+  subject.run(fill, memory, 0, kWords);
+  subject.finish();
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    for (int turn = 0; turn < 8; ++turn) {
+      subject.run(flip, memory, 0x00010001, kWords / 4);
+      check(clFlush(subject.queue), "clFlush");
+      subject.run(flip, memory, 0x00010001, kWords / 4);
+    }
+    subject.finish();
+  }
+  expect_advanced(subject, memory, kWords, 0, 0, 0);
+  rounds.tell();
+}
+
+void swap() {
+  constexpr size_t kWords = 1 << 21;
+  constexpr size_t kPage = 1024;
+  constexpr size_t kBlock = 8;
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  cl_kernel swap = subject.kernel("swap");
+  cl_mem memory = subject.buffer(kWords);
+  subject.run(fill, memory, 0, kWords);
+  subject.finish();
+  std::vector<cl_uint> blocks(kPage / kBlock);  // which one is there
+  std::iota(blocks.begin(), blocks.end(), 0);
+  std::minstd_rand random{1};
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    const cl_uint first = random() % blocks.size();
+    const cl_uint second = (first + 1 + random() % (blocks.size() - 1)) % blocks.size();
+    std::swap(blocks[first], blocks[second]);
+    subject.run(swap, memory, first + 256 * second, kWords / kPage * kBlock);
+    subject.finish();
+  }
+  const Words all = subject.read(memory, kWords);
+  for (size_t i = 0; i < kWords; ++i) {
+    const size_t from = i / kPage * kPage + blocks[i % kPage / kBlock] * kBlock + i % kBlock;
+    if (all[i] != filled(static_cast<cl_uint>(from), 0)) fail("a block isn't where it was put");
+  }
+  rounds.tell();
+}
+
 void state() {
   constexpr size_t kWords = 1 << 16;
   Subject subject;
@@ -581,10 +645,14 @@ int main(int argc, char** argv) {
     clock_goes_on();
   } else if (what == "enqueue") {
     enqueue();
+  } else if (what == "flip") {
+    flip();
+  } else if (what == "swap") {
+    swap();
   } else if (what == "state") {
     state();
   } else {
-    std::fprintf(stderr, "move_subject busy|scattered|const|scope|mapped|callback|create|image|clock|enqueue|state\n");
+    std::fprintf(stderr, "move_subject busy|scattered|const|scope|mapped|callback|create|image|clock|enqueue|flip|swap|state\n");
     return 2;
   }
 }
