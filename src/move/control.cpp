@@ -50,6 +50,7 @@ Order order_from(const json& request) {
   order.to = request.value("to", now.to);
   order.file = request.value("file", "");
   order.device = request.value("device", request.contains("to") ? "" : now.device);
+  order.avoid = request.value("avoid", "");
   order.dry_run = request.value("dry_run", false);
   order.rounds = request.value("rounds", order.rounds);
   if (request.contains("max_stop_ms")) order.max_stop = std::chrono::milliseconds{request["max_stop_ms"].get<int>()};
@@ -67,6 +68,7 @@ json describe() {
   std::getline(std::ifstream{"/proc/self/comm"}, program);
   const char* const name = std::getenv("GRUS_NAME");
   json devices = json::array();
+  json places = json::array();
   json objects;
   std::uint64_t bytes = 0;
   std::uint64_t round_trips = 0;
@@ -74,8 +76,13 @@ json describe() {
     const Gate::Closed closed{g_gate};  // a move changes what is asked for here with the gate closed, too
     const Inventory all = Inventory::take();
     for (Device* const device : all.root_devices()) {
-      const auto text = executor_of(*device).device_info(device->id(), CL_DEVICE_NAME);
+      Executor& executor = executor_of(*device);
+      const auto text = executor.device_info(device->id(), CL_DEVICE_NAME);
       devices.push_back(text ? text_from_bytes(*text) : "?");
+      if (!executor.has_device()) continue;
+      places.push_back(
+          {{"number", numbers_of(*device)},
+           {"name", executor.platforms()[device->home.index].name + " / " + devices.back().get<std::string>()}});
     }
     objects = {{"context", all.contexts.size()}, {"queue", all.queues.size()},     {"memory", all.memories.size()},
                {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
@@ -89,6 +96,7 @@ json describe() {
           {"calls", calls()},
           {"round_trips", round_trips},
           {"devices", devices},
+          {"places", places},
           {"objects", objects},
           {"memory_bytes", bytes},
           {"at", now.is_suspended ? "suspended" : now.to},

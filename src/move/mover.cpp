@@ -57,14 +57,10 @@ void set_whereabouts(Whereabouts now) {
   g_whereabouts = std::move(now);
 }
 
-// By its numbers, as it is now.
 Whereabouts where_it_is(const Inventory& all) {
-  Whereabouts now{executors_in_use().front()->address(), whereabouts().device, false};
-  if (!now.device.empty() || all.root_devices().empty()) return now;
-  const Device& device = *all.root_devices().front();
-  const auto& siblings = device.platform->devices;
-  const auto number = std::find(siblings.begin(), siblings.end(), &device) - siblings.begin();
-  now.device = fmt::format("{}:{}", device.home.index, number);
+  Whereabouts now{executors_in_use().front()->address(), {}, false};
+  for (const Device* const device : all.root_devices())
+    now.device += (now.device.empty() ? "" : ",") + numbers_of(*device);
   return now;
 }
 
@@ -109,7 +105,7 @@ class Mover {
       report_.plan = plan_for_shelf(kept.all);
     } else {
       to_ = open_executor(order_.to);
-      report_.plan = make_plan(kept.all, *to_, order_.device);
+      report_.plan = make_plan(kept.all, *to_, order_.device, order_.avoid);
     }
     if (!report_.plan.reasons.empty()) {
       std::string all;
@@ -268,8 +264,7 @@ class Mover {
         now.is_suspended = true;
         set_whereabouts(std::move(now));
       } else {
-        const Match& first = report_.plan.matches.front();
-        set_whereabouts({to_->address(), fmt::format("{}:{}", first.platform, first.index), false});
+        set_whereabouts({to_->address(), {}, false});
       }
     }
     suspension.reset();

@@ -19,7 +19,8 @@ struct Order {
   enum class Kind : std::uint8_t { move, suspend, checkpoint };
   Kind kind = Kind::move;
   std::string to;        // a server's address, or "local"
-  std::string device;    // part of a name there, or PLATFORM:DEVICE; empty: any
+  std::string device;    // part of a name there, or PLATFORM:DEVICE, several with commas; empty: any
+  std::string avoid;     // not there: the same
   std::string file;      // of a checkpoint
   bool dry_run = false;  // only the plan
   int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
@@ -54,7 +55,7 @@ struct Report {
 // Where the session is, or was before it was suspended.
 struct Whereabouts {
   std::string to;
-  std::string device;
+  std::string device;  // by its numbers, or theirs: only of one that is suspended
   bool is_suspended = false;
 };
 Whereabouts whereabouts();

@@ -271,6 +271,7 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
   }
   for (const Match& match : matches_) {
     match.device->home = {&to_, match.platform};
+    match.device->index = match.index;
     match.device->limits.shares_host_memory = match.shares_host_memory;
   }
   for (const auto& device : all.sub_devices) {

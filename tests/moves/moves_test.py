@@ -365,6 +365,38 @@ class CommandTest(TestCase):
         subject.end()
 
 
+    def test_drain(self):
+        first, second = self.server(), self.server("tcp")
+        here = self.subject("busy")
+        with_it = {"XDG_RUNTIME_DIR": here.folder.name}
+        at_server = self.subject("busy", options=["--gpu", first.address], environment=with_it)
+        said = self.grus(here, "drain", first.address, "--to", second.address, "--dry-run")
+        self.assertEqual((said.returncode, said.stdout.count("can move to")), (0, 1), said.stdout + said.stderr)
+        self.assertEqual(at_server.ask("describe")["at"], first.address)
+        said = self.grus(here, "drain", first.address, "--to", second.address, "--json")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual([one["pid"] for one in json.loads(said.stdout)], [at_server.process.pid])
+        self.assertEqual(at_server.ask("describe")["at"], second.address)
+        self.assertIn("nothing of yours", self.grus(here, "drain", first.address, "--to", "local").stdout)
+        for leaves, comes in (("0:0", "0:1"), ("0:1", "0:0")):
+            said = self.grus(here, "drain", leaves, "--to", "local")
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertEqual([place["number"] for place in here.ask("describe")["places"]], [comes])
+        said = self.grus(here, "drain", "Portable", "--to", "local")  # which both of its devices are
+        self.assertEqual(said.returncode, 1, said.stdout)
+        self.assertIn("no other device", said.stderr)
+        self.assertEqual(self.grus(here, "drain", first.address, "--to", first.address).returncode, 2)
+        scoped = self.subject("scope", options=["--gpu", second.address], environment=with_it)
+        said = self.grus(here, "drain", second.address, "--to", first.address, "--json")
+        self.assertEqual(said.returncode, 1, said.stdout)
+        self.assertEqual({one["pid"]: one["ok"] for one in json.loads(said.stdout)},
+                         {at_server.process.pid: True, scoped.process.pid: False})
+        why = json.loads(self.grus(here, "why", scoped.process.pid, "--json").stdout)
+        self.assertIn("program-scope", why[0]["immovable"][0])
+        for subject in (at_server, here, scoped):
+            subject.end()
+
+
 class LongMovesTest(TestCase):
     def test_all_workloads(self):
         """Each gives the checksum that it gives unmoved, and finds its own results right."""
