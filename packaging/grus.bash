@@ -72,7 +72,7 @@ _grus() {
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
     move | drain) options="--to --device --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
-    suspend) options="--rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
+    suspend) options="--unload --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
     resume) options="--to --device --json --help" ;;
     checkpoint) options="--output --rounds --max-stop --bandwidth --trace --dry-run --json --help" ;;
     restore) options="--json --help" ;;

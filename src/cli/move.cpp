@@ -44,6 +44,7 @@ struct Options {
   int rounds = 10;
   int max_stop = 0;
   bool dry_run = false;
+  bool unload = false;
   bool json = false;
 };
 
@@ -54,6 +55,7 @@ json request_for(const Options& options) {
     request["to"] = is_place ? absolute(options.to) : "local";
     request["device"] = is_place ? options.device : options.to;
   }
+  if (options.unload) request["unload"] = true;
   if (!options.from.empty() && request["to"] == "local") request["avoid"] = options.from;
   if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
   if (options.max_stop != 0) request["max_stop_ms"] = options.max_stop;
@@ -155,6 +157,7 @@ int carry_out(const Options& options, const std::vector<json>& sessions) {
             options.command == "move" || options.command == "resume"
                 ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
                 : options.command + " done");
+      for (const json& why : outcome.value("stays_loaded", json::array())) fmt::print("{}\n", why.get<std::string>());
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -234,6 +237,7 @@ Subcommand add_drain(CLI::App& grus) {
 Subcommand add_suspend(CLI::App& grus) {
   auto options = std::make_shared<Options>();
   CLI::App* app = add(grus, options, "suspend", "Take everything of a program's off its device, into host memory");
+  app->add_flag("--unload", options->unload, "Unload its drivers, too, until it is resumed");
   add_copy_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }

@@ -41,7 +41,8 @@ json as_json(const Report& report) {
   }
   return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
           {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
-          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped}};
+          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped},
+          {"stays_loaded", report.staying}};
 }
 
 Order order_from(const json& request) {
@@ -50,6 +51,7 @@ Order order_from(const json& request) {
   order.to = request.value("to", now.to);
   order.file = request.value("file", "");
   order.device = request.value("device", request.contains("to") ? "" : now.device);
+  order.unload = request.value("unload", false);
   order.avoid = request.value("avoid", "");
   order.dry_run = request.value("dry_run", false);
   order.rounds = request.value("rounds", order.rounds);

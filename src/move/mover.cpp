@@ -133,7 +133,6 @@ class Mover {
       transplant_->undo();
       throw;
     }
-    begin("release");
     release_source();
     report_.phases.back().end = Clock::now();
     return std::move(report_);
@@ -234,20 +233,19 @@ class Mover {
     stop_start_ = start;
     // For a suspended session; what one has that was suspended until now is let go at the end.
     std::unique_ptr<HoldBack::Everything> suspension;
+    auto everything = std::make_unique<HoldBack::Everything>(HoldBack::instance());
+    slicer_.reset();
+    if (!everything->drain(start +
+                           (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+      throw Refused{"the device doesn't finish what it was given in the time allowed"};
+    report_.drain = micros(Clock::now() - start);
+    begin("last copy");
+    kept = Kept{take_inventory()};
+    transplant_->follow(kept.all, Transplant::Stage::running);
+    report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+    begin("switch");
+    if (order_.kind == Order::Kind::suspend) suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
     {
-      HoldBack::Everything everything{HoldBack::instance()};
-      slicer_.reset();
-      if (!everything.drain(start +
-                            (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
-        throw Refused{"the device doesn't finish what it was given in the time allowed"};
-      report_.drain = micros(Clock::now() - start);
-      begin("last copy");
-      kept = Kept{take_inventory()};
-      transplant_->follow(kept.all, Transplant::Stage::running);
-      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
-      begin("switch");
-      if (order_.kind == Order::Kind::suspend)
-        suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
       const Gate::Closed closed{g_gate};
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
@@ -267,8 +265,10 @@ class Mover {
         set_whereabouts({to_->address(), {}, false});
       }
     }
-    suspension.reset();
     finish_stop(start);
+    begin("release");
+    everything.reset();  // what was held back follows
+    suspension.reset();
     left_ = std::move(kept);
   }
   void finish_stop(Clock::time_point start) {
@@ -284,8 +284,14 @@ class Mover {
     transplant_->leave_sources(left_.all);
     left_ = Kept{};
     const auto starting = starting_executors();
+    for (Executor* const source : sources_) source->leave();
+    if (order_.unload) {
+      begin("unload");
+      std::vector<Executor*> unused{starting.begin(), starting.end()};
+      unused.insert(unused.end(), sources_.begin(), sources_.end());
+      report_.staying = unload_drivers(unused);
+    }
     for (Executor* const source : sources_) {
-      source->leave();
       // The first ones are known by their platforms. Others go behind their own callbacks, which may be posted already.
       if (std::find(starting.begin(), starting.end(), source) == starting.end())
         callbacks::post([source] { delete source; });

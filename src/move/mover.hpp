@@ -23,6 +23,7 @@ struct Order {
   std::string avoid;     // not there: the same
   std::string file;      // of a checkpoint
   bool dry_run = false;  // only the plan
+  bool unload = false;   // a suspended session's drivers
   int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
   std::uint64_t bytes_per_second = 0;  // at most; 0: as fast as it goes
@@ -50,6 +51,7 @@ struct Report {
   std::chrono::microseconds drain{0};  // of that, for the device to finish what it had
   std::uint64_t copied_running = 0;    // bytes sent
   std::uint64_t copied_stopped = 0;
+  std::vector<std::string> staying;  // why drivers couldn't be unloaded
 };
 
 // Where the session is, or was before it was suspended.

@@ -232,6 +232,45 @@ class SuspendTest(TestCase):
             time.sleep(0.1)
         subject.end()
 
+    def test_drivers_are_unloaded_while_suspended(self):
+        """With a driver that can be: its library is gone, and the program hardly notices."""
+        library = str(BUILD / "lib/tests/libfake_vendor.so")
+        # Its device runs none of Grus's kernels.
+        subject = self.subject("count", options=["--vendors", library], environment={"GRUS_FINGERPRINT": "xxh3"})
+        maps = pathlib.Path(f"/proc/{subject.process.pid}/maps")
+        tasks = pathlib.Path(f"/proc/{subject.process.pid}/task")
+
+        def threads():  # the callbacks' starts when there is one
+            return [task for task in tasks.iterdir() if (task / "comm").read_text() != "grus-callbacks\n"]
+
+        added = 0
+        for _ in range(3):
+            self.assertIn(library, maps.read_text())
+            before = len(threads())
+            answer = subject.ask("suspend", unload=True)
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(answer["stays_loaded"], [])
+            self.assertNotIn(library, maps.read_text())
+            self.assertTrue(wait_for(lambda: len(threads()) < before), "the driver's thread is gone")
+            for line in ("add", "ask", "add", "ask"):
+                self.assertEqual(subject.say(line), "done")
+            added += 2
+            self.assertNotIn(library, maps.read_text())
+            answer = subject.ask("resume")
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(subject.say("look"), str(added))
+        self.assertTrue(subject.ask("suspend", unload=True)["ok"])
+        self.assertEqual(subject.say("add"), "done")
+        subject.process.communicate(timeout=SECONDS)
+        self.assertEqual(subject.process.returncode, 0)
+
+    def test_driver_that_cannot_be_unloaded(self):
+        subject = self.subject("busy")
+        answer = subject.ask("suspend", unload=True)
+        self.assertTrue(answer["ok"], answer)
+        self.assertRegex(answer["stays_loaded"][0], "libpocl.*can't be unloaded")
+        self.assertTrue(subject.ask("resume")["ok"])
+        subject.end()
 
     def test_suspended_at_a_server(self):
         server = self.server()

@@ -8,10 +8,15 @@
 //   create       objects made, built again and freed all the time
 //   image        an image, of which a part is mapped and written, and then all of it
 //   clock        the times of events never go back
-//   enqueue      a thread that only enqueues; what it tells is its longest call
+//   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
+//                another thread took the core from it
+//   backlog COUNT MS  so many kernels, each of about that long, are enqueued at once, and again for each line of input
+//   count        as told by lines of input: `add` enqueues 1 more for every word, `ask` asks, makes and releases this
+//                and that, `look` reads; prints what it read, or `done`
 //   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
 #include <CL/cl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +46,7 @@ kernel void sneak(global const uint* words, uint step) {
   const uint i = get_global_id(0);
   ((global uint*)words)[i] = words[i] * 1664525u + 1013904223u + step;
 }
+kernel void increment(global uint* words) { words[get_global_id(0)] += 1; }
 kernel void wait_a_while(global uint* words, uint rounds) {
   uint x = get_global_id(0);
   for (uint i = 0; i < rounds; ++i) x = x * 1664525u + 1013904223u;
@@ -391,21 +397,129 @@ void clock_goes_on() {
   rounds.tell();
 }
 
-void enqueue() {
-  constexpr size_t kWords = 64;
+long times_interrupted() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nivcsw;
+}
+
+void enqueue(const std::vector<size_t>& sizes) {
+  constexpr size_t kPart = 64;
+  const size_t words = std::max(kPart, sizes.empty() ? kPart : sizes[0]);
   Subject subject;
   cl_kernel advance = subject.kernel("advance");
-  cl_mem memory = subject.buffer(kWords);
-  subject.run(subject.kernel("fill"), memory, 0, kWords);
+  cl_mem memory = subject.buffer(words);
+  subject.run(subject.kernel("fill"), memory, 0, words);
   subject.finish();
   Rounds rounds;
+  struct Call {
+    double start;
+    double milliseconds;
+    long interrupted;
+  };
+  std::vector<Call> calls;
+  calls.reserve(1 << 20);
   while (rounds.next()) {
-    subject.run(advance, memory, rounds.begin(), kWords);
+    const cl_uint round = rounds.begin();
+    const long before = times_interrupted();
+    const auto start = Clock::now();
+    subject.run(advance, memory, round, kPart);
+    const auto took = Clock::now() - start;
+    calls.push_back({std::chrono::duration<double>{start.time_since_epoch()}.count(),
+                     std::chrono::duration<double, std::milli>{took}.count(), times_interrupted() - before});
     std::this_thread::sleep_for(std::chrono::microseconds{200});
   }
   subject.finish();
-  expect_advanced(subject, memory, kWords, kWords, 0, rounds.number());
-  rounds.tell();
+  expect_advanced(subject, memory, words, kPart, 0, rounds.number());
+  std::printf("{\"rounds\": %u, \"calls\": [", rounds.number());
+  std::erase_if(calls, [](const Call& call) { return call.milliseconds < 0.1; });
+  for (const Call& call : calls)
+    std::printf("%s[%.6f, %.3f, %ld]", &call == calls.data() ? "" : ", ", call.start, call.milliseconds,
+                call.interrupted);
+  std::printf("]} right\n");
+}
+
+void backlog(const std::vector<size_t>& sizes) {
+  constexpr size_t kWords = 64;
+  const size_t count = !sizes.empty() ? sizes[0] : 100;
+  const double wanted = static_cast<double>(sizes.size() > 1 ? sizes[1] : 10);
+  Subject subject;
+  cl_kernel kernel = subject.kernel("wait_a_while");
+  cl_mem memory = subject.buffer(kWords);
+  const cl_uint zero = 0;
+  check(clEnqueueFillBuffer(subject.queue, memory, &zero, sizeof zero, 0, kWords * sizeof zero, 0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+  subject.finish();
+  cl_uint steps = 100000;
+  double took = 0;
+  cl_uint launched = 0;
+  for (int attempt = 0; attempt < 10; ++attempt, ++launched) {
+    const auto start = Clock::now();
+    subject.run(kernel, memory, steps, kWords);
+    subject.finish();
+    took = std::chrono::duration<double, std::milli>{Clock::now() - start}.count();
+    if (attempt < 9) steps = static_cast<cl_uint>(steps * wanted / took);
+  }
+  const auto add = [&] {
+    for (size_t next = 0; next < count; ++next, ++launched) subject.run(kernel, memory, steps, kWords);
+    check(clFlush(subject.queue), "clFlush");
+  };
+  add();
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    add();
+    std::printf("%.3f\n", took);
+    std::fflush(stdout);
+  }
+  for (const cl_uint word : subject.read(memory, kWords)) {
+    if (word != launched) fail(std::to_string(word) + " kernels of " + std::to_string(launched));
+  }
+  std::printf("{\"kernels\": %u, \"kernel_ms\": %.3f} right\n", launched, took);
+}
+
+void count() {
+  constexpr size_t kWords = 1 << 12;
+  Subject subject;
+  cl_kernel increment = subject.kernel("increment");
+  cl_mem memory = subject.buffer(kWords);
+  const cl_uint zero = 0;
+  check(clEnqueueFillBuffer(subject.queue, memory, &zero, sizeof zero, 0, kWords * sizeof zero, 0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+  subject.finish();
+  std::printf("ready\n");
+  std::fflush(stdout);
+  std::vector<cl_event> events;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line == "look") {
+      std::printf("%u\n", subject.read(memory, kWords).back());
+    } else if (line == "add") {
+      check(clSetKernelArg(increment, 0, sizeof memory, &memory), "clSetKernelArg");
+      check(clEnqueueNDRangeKernel(subject.queue, increment, 1, nullptr, &kWords, nullptr, 0, nullptr,
+                                   &events.emplace_back()),
+            "clEnqueueNDRangeKernel");
+      check(clFlush(subject.queue), "clFlush");
+      std::printf("done\n");
+    } else {
+      char name[256] = "";
+      cl_uint units = 0;
+      cl_int status = 0;
+      size_t size = 0;
+      check(clGetDeviceInfo(subject.device, CL_DEVICE_NAME, sizeof name, name, nullptr), "clGetDeviceInfo");
+      check(clGetDeviceInfo(subject.device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, nullptr),
+            "clGetDeviceInfo");
+      check(clGetKernelInfo(increment, CL_KERNEL_FUNCTION_NAME, sizeof name, name, nullptr), "clGetKernelInfo");
+      check(clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof size, &size, nullptr), "clGetMemObjectInfo");
+      for (cl_event event : events) {
+        check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr), "event");
+        check(clReleaseEvent(event), "clReleaseEvent");
+      }
+      events.clear();
+      check(clReleaseMemObject(subject.buffer(kWords)), "clReleaseMemObject");
+      std::printf("done\n");
+    }
+    std::fflush(stdout);
+  }
 }
 
 void state() {
@@ -451,11 +565,16 @@ int main(int argc, char** argv) {
   } else if (what == "clock") {
     clock_goes_on();
   } else if (what == "enqueue") {
-    enqueue();
+    enqueue(sizes);
+  } else if (what == "backlog") {
+    backlog(sizes);
+  } else if (what == "count") {
+    count();
   } else if (what == "state") {
     state();
   } else {
-    std::fprintf(stderr, "move_subject busy|const|scope|mapped|callback|create|image|clock|enqueue|state\n");
+    std::fprintf(stderr,
+                 "move_subject busy|const|scope|mapped|callback|create|image|clock|enqueue|backlog|count|state\n");
     return 2;
   }
 }
