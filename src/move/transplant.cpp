@@ -148,7 +148,8 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   std::set<Executor*> sources;
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
-    if (twin == twins_.end() || !twin->second.is_copied) continue;
+    if (twin == twins_.end() || !twin->second.is_copied || twin->second.is_settled) continue;
+    twin->second.is_settled = stage == Stage::stopped;
     if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
     dirty.emplace_back(memory.get(), &twin->second);
     sources.insert(&executor_of(*memory->context));
@@ -216,8 +217,8 @@ void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shar
   }
 }
 
-std::set<Executor*> Transplant::take_over(const Inventory& all) {
-  // Commands that the source has finished are finished for good.
+// Commands that the source has finished are finished for good.
+void Transplant::leave_events() {
   slab<Event>().each_live([&](Event& event) {
     if (event.place() != Event::Place::below) return;
     Executor& from = executor_of(*event.context);
@@ -235,8 +236,16 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
     HoldBack::instance().leave_below(event, status ? std::min(*status, CL_COMPLETE) : status.error(),
                                      std::move(profile));
   });
-  HoldBack::instance().session_moves(
-      [&](Memory& memory) { return twins_.at(memory.root().id().value()).home == Home::shared; });
+}
+
+std::set<Executor*> Transplant::take_over(const Inventory& all) {
+  // One that was suspended may have many commands held back, and has none below; its mappings are copies already.
+  if (std::any_of(all.contexts.begin(), all.contexts.end(),
+                  [](const auto& context) { return executor_of(*context).has_device(); })) {
+    leave_events();
+    HoldBack::instance().session_moves(
+        [&](Memory& memory) { return twins_.at(memory.root().id().value()).home == Home::shared; });
+  }
   std::map<const Memory*, std::shared_ptr<HostMemory>> before;  // what the objects lived in
   for (const auto& memory : all.memories) before[memory.get()] = memory->root().host_memory;
   for (const auto& memory : all.memories) {

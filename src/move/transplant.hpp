@@ -63,6 +63,7 @@ class Transplant {
     std::unique_ptr<memory::SentPages> pages;    // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;  // of what the device does
     bool is_suspect = true;                      // never copied, or while commands from before may have been running
+    bool is_settled = false;                     // copied in the stop: commands that are held back change nothing
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -93,6 +94,7 @@ class Transplant {
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
   void set_clock(Context& context);
   cl_int map_again(const Memory& memory, const Mapping& mapping, const Placement& placement);
+  void leave_events();
   void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
 
   Executor& to_;
