@@ -16,6 +16,7 @@
 #include "command/hold_back.hpp"
 #include "move/checkpoint.hpp"
 #include "move/mover.hpp"
+#include "move/under_way.hpp"
 #include "objects/immovable.hpp"
 
 namespace grus::move {
@@ -105,8 +106,6 @@ json describe() {
           {"immovable", immovable_reasons()}};
 }
 
-std::mutex g_under_way;  // two moves of a session at a time make no sense
-
 class Conversation {
  public:
   explicit Conversation(channel::Descriptor socket) : line_{std::move(socket), std::chrono::seconds{5}} {}
@@ -129,8 +128,7 @@ class Conversation {
   json carry_out(const json& request) {
     const std::string command = request.is_object() ? request.value("command", "") : "";
     if (command == "describe") return describe();
-    const std::unique_lock only{g_under_way, std::try_to_lock};
-    if (!only) throw Refused{"something else is under way with it: wait, or cancel that"};
+    const UnderWay only;
     if (command == "restore") {
       restore_checkpoint(request.value("file", ""));
       return json::object();
@@ -184,6 +182,7 @@ void start_control() {
   try {
     g_pid = getpid();
     g_path = channel::session_socket(g_pid);
+    wait_at_exit();
     auto socket =
         std::make_shared<channel::Descriptor>(channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
     start_thread("grus-control", [socket] { listen(*socket); }).detach();

@@ -13,6 +13,7 @@
 #include "move/checkpoint.hpp"
 #include "move/shelf.hpp"
 #include "move/slicer.hpp"
+#include "move/under_way.hpp"
 #include "objects/immovable.hpp"
 
 namespace grus::move {
@@ -148,7 +149,7 @@ class Mover {
     check_cancelled();
   }
   void check_cancelled() const {
-    if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
+    if ((cancelled_ || is_exiting()) && !is_switched_) throw Refused{"cancelled"};
   }
 
   void note(const memory::Copied& more) {

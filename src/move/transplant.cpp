@@ -42,18 +42,28 @@ bool Transplant::shares_host_memory(const Context& context) const {
 
 // A queue at both sides, for copying alone.
 Queue& Transplant::courier_of(Context& context) {
-  Ref<Queue>& courier = couriers_[&context];
-  if (courier) return *courier;
+  if (const auto known = couriers_.find(&context); known != couriers_.end()) return *known->second;
+  Ref<Queue> courier;
   {
     const Gate::Entry entry{kInternalCall};
     courier = Ref<Queue>::adopt(slab<Queue>().create(context, *context.devices[0]));
   }
-  for (Executor* executor : {&executor_of(context), &to_}) {
+  const auto create_at = [&](Executor& executor) {
     const std::array<cl_queue_properties, 2> profiled{CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
-    const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
-    if (code != CL_SUCCESS) throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
+    return executor.create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
+  };
+  Executor& from = executor_of(context);
+  cl_int code = create_at(from);
+  if (code == CL_SUCCESS) {
+    code = create_at(to_);
+    if (code != CL_SUCCESS) from.free(ObjectType::queue, courier->id());
   }
-  return *courier;
+  if (code != CL_SUCCESS) {
+    const Gate::Entry entry{kInternalCall};
+    courier = {};
+    throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
+  }
+  return *couriers_.emplace(&context, std::move(courier)).first->second;
 }
 
 // What the device's clock says, by a command of our own; nothing if there is no device.

@@ -34,10 +34,10 @@ ENVIRONMENT = os.environ | {"POCL_MEMORY_LIMIT": "2", "POCL_DEVICES": "pthread p
 class Subject:
     """A program that works until it is told to end."""
 
-    def __init__(self, *arguments, options=(), environment=None):
+    def __init__(self, *arguments, options=(), environment=None, before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         self.environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": self.folder.name} | (environment or {})
-        self.process = subprocess.Popen([GRUS, "run", *options, "--", SUBJECT, *map(str, arguments)],
+        self.process = subprocess.Popen([*before, GRUS, "run", *options, "--", SUBJECT, *map(str, arguments)],
                                         env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.session = Session(self.process.pid, self.environment)
