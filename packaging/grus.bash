@@ -29,7 +29,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps move suspend resume checkpoint restore why profile keys bench enable disable
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps move drain suspend resume checkpoint restore why profile keys bench enable disable
       --help --version" -- "$word")
     return
   fi
@@ -59,7 +59,7 @@ _grus() {
     --vendors) _grus_vendors "$word"; return ;;
     --vendors-dir | --keys | keys) mapfile -t COMPREPLY < <(compgen -d -- "$word"); return ;;
     --report | --audit | --config | --profile | --trace | --output | -o | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
-    --to) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
+    --to | drain) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
     profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device xor256" -- "$word"); return ;;
@@ -74,12 +74,12 @@ _grus() {
     serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
-    move) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
-    suspend) options="--rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
+    move | drain) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
+    suspend) options="--unload --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     resume) options="--to --device --json --help" ;;
     checkpoint) options="--output --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     restore) options="--json --help" ;;
-    why) options="--help" ;;
+    why) options="--json --help" ;;
     profile) options="--device --output --help" ;;
     keys) options="--host --client --days --token --force --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;

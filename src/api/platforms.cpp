@@ -74,6 +74,7 @@ const std::vector<Device*>& devices_of(Platform& platform) {
         log::warn("devices", "{}: the driver can't list its devices (OpenCL error {})", platform.name, count.error());
       for (cl_uint index = 0; index < (count ? *count : 0); ++index) {
         Device* device = slab<Device>().create(&platform, below, nullptr);
+        device->index = index;
         executor.name_device(below.index, index, device->id());
         fill_limits(*device);
         platform.devices.push_back(device);

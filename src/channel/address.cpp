@@ -97,7 +97,8 @@ Descriptor connect_to(const Address& address, std::optional<std::chrono::millise
   resolve(address, 0, resolved);
   for (const addrinfo* one = resolved.list; one; one = one->ai_next) {
     Descriptor socket{::socket(one->ai_family, one->ai_socktype | SOCK_CLOEXEC, one->ai_protocol)};
-    if (limit) {  // which counts for connecting, too
+    set_up_socket(socket.get());  // a host that is gone before it has welcomed us must be noticed as well
+    if (limit) {                  // which counts for connecting, too
       const timeval time{limit->count() / 1000, limit->count() % 1000 * 1000};
       setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
       setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);

@@ -19,6 +19,13 @@ class Input {
   // How long to wait for the next bytes; none: for ever.
   void set_patience(std::optional<std::chrono::nanoseconds> patience) { patience_ = patience; }
   bool has_some() const { return first_ != last_; }
+  // Takes what has come, and doesn't wait.
+  bool take_some() {
+    if (has_some()) return true;
+    first_ = 0;
+    last_ = stream_.receive_some(ahead_.data(), ahead_.size());
+    return has_some();
+  }
   void read(void* to, std::size_t size) {
     if (size == 0) return;
     auto* next = static_cast<std::byte*>(to);

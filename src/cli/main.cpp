@@ -43,6 +43,7 @@ int run(const std::vector<std::string>& arguments) {
                                                add_serve(grus),
                                                add_ps(grus),
                                                add_move(grus),
+                                               add_drain(grus),
                                                add_suspend(grus),
                                                add_resume(grus),
                                                add_checkpoint(grus),

@@ -24,9 +24,18 @@ constexpr const char* kExamples = R"(Examples:
 Until the switch, whatever goes wrong leaves the program running where it was; so does Ctrl-C.
 Exit status: 0 moved, 1 refused or failed, 2 wrong usage.)";
 
+constexpr const char* kDrainExamples = R"(Examples:
+  grus drain "RTX 4090" --to tcp:gpu2:7070     everything of yours on that device goes to a server
+  grus drain 0:1 --to local                    to whatever other device of this machine fits
+  grus drain unix:/run/a.sock --to unix:/run/b.sock --dry-run
+
+Programs go one after another; one that can't go stays where it is, and the others still go. Suspended ones stay.
+Exit status: 0 nothing is left there, 1 something is, 2 wrong usage.)";
+
 struct Options {
   std::string command;  // for the session
   std::string session;
+  std::string from;  // what is drained
   std::string to;
   std::string device;
   std::string file;
@@ -39,15 +48,9 @@ struct Options {
   bool overlap = true;
   int max_stop = 0;
   bool dry_run = false;
+  bool unload = false;
   bool json = false;
 };
-
-bool is_address(const std::string& text) { return text.starts_with("unix:") || text.starts_with("tcp:"); }
-
-// Whoever is moved may be in another folder.
-std::string absolute(const std::string& to) {
-  return to.starts_with("unix:") ? "unix:" + std::filesystem::absolute(to.substr(5)).string() : to;
-}
 
 json request_for(const Options& options) {
   json request = {{"command", options.command},
@@ -59,6 +62,8 @@ json request_for(const Options& options) {
     request["to"] = is_place ? absolute(options.to) : "local";
     request["device"] = is_place ? options.device : options.to;
   }
+  if (options.unload) request["unload"] = true;
+  if (!options.from.empty() && request["to"] == "local") request["avoid"] = options.from;
   if (!options.file.empty()) request["file"] = std::filesystem::absolute(options.file).string();
   if (options.max_stop != 0) request["max_stop_ms"] = options.max_stop;
   if (options.bandwidth != 0) request["bytes_per_second"] = options.bandwidth;
@@ -129,21 +134,29 @@ void write_trace(const std::string& path, const json& outcomes) {
   if (!file.flush()) throw Problem{fmt::format("{}: can't be written", path)};
 }
 
-int carry_out(const Options& options) {
+// Whatever stands in the way of one is no reason not to go on with the others.
+json outcome_for(const json& session, const json& request) {
+  Bar bar;
+  json outcome;
+  try {
+    outcome = ask_session(session.value("pid", 0), request, [&](const json& progress) { bar.show(progress); });
+  } catch (const std::exception& error) {
+    outcome = {{"ok", false}, {"error", error.what()}};
+  }
+  outcome["pid"] = session["pid"];
+  outcome["program"] = session["program"];
+  return outcome;
+}
+
+int carry_out(const Options& options, const std::vector<json>& sessions) {
   json outcomes = json::array();
   int status = kDone;
-  const auto sessions = sessions_meant(options.session);
   if (!options.file.empty() && sessions.size() > 1)
     throw Problem{
         fmt::format("{} stands for {} programs, and a checkpoint is of one", options.session, sessions.size())};
   for (const json& session : sessions) {
     const pid_t pid = session.value("pid", 0);
-    json outcome;
-    {
-      Bar bar;
-      outcome = ask_session(pid, request_for(options), [&](const json& progress) { bar.show(progress); });
-    }
-    outcome["pid"] = pid;
+    json outcome = outcome_for(session, request_for(options));
     if (!outcome.value("ok", false)) {
       fmt::print(stderr, "grus: {}[{}]: {}\n", session.value("program", ""), pid, outcome.value("error", ""));
       status = kFailed;
@@ -156,6 +169,7 @@ int carry_out(const Options& options) {
             options.command == "move" || options.command == "resume"
                 ? fmt::format("moved to {}", outcome["plan"].value("destination", ""))
                 : options.command + " done");
+      for (const json& why : outcome.value("stays_loaded", json::array())) fmt::print("{}\n", why.get<std::string>());
     }
     outcomes.push_back(std::move(outcome));
   }
@@ -164,9 +178,15 @@ int carry_out(const Options& options) {
   return status;
 }
 
-}  // namespace
+int carry_out(const Options& options) { return carry_out(options, sessions_meant(options.session)); }
 
-namespace {
+int drain(const Options& options) {
+  if (is_address(options.from) && absolute(options.from) == absolute(options.to))
+    throw Problem{"what is at a server can't be moved off it to itself", kUsage};
+  const auto sessions = sessions_at(options.from);
+  if (sessions.empty() && !options.json) fmt::print("nothing of yours is at {}\n", options.from);
+  return carry_out(options, sessions);
+}
 
 CLI::App* add(CLI::App& grus, const std::shared_ptr<Options>& options, const char* name, const char* about) {
   CLI::App* app = grus.add_subcommand(name, about);
@@ -231,9 +251,24 @@ Subcommand add_move(CLI::App& grus) {
   return {app, [options] { return carry_out(*options); }};
 }
 
+Subcommand add_drain(CLI::App& grus) {
+  auto options = std::make_shared<Options>();
+  options->command = "move";
+  CLI::App* app = grus.add_subcommand("drain", "Move everything of yours on this host off a device or a server");
+  app->footer(kDrainExamples);
+  app->add_option("FROM", options->from,
+                  "unix:PATH, tcp:HOST:PORT, or a local device: part of its name, or PLATFORM:DEVICE by number")
+      ->required();
+  app->add_flag("--json", options->json, "As JSON, for scripts");
+  add_place_options(*app, *options, true);
+  add_copy_options(*app, *options);
+  return {app, [options] { return drain(*options); }};
+}
+
 Subcommand add_suspend(CLI::App& grus) {
   auto options = std::make_shared<Options>();
   CLI::App* app = add(grus, options, "suspend", "Take everything of a program's off its device, into host memory");
+  app->add_flag("--unload", options->unload, "Unload its drivers, too, until it is resumed");
   add_copy_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
@@ -265,15 +300,25 @@ Subcommand add_restore(CLI::App& grus) {
 
 Subcommand add_why(CLI::App& grus) {
   auto session = std::make_shared<std::string>();
+  auto as_json = std::make_shared<bool>(false);
   CLI::App* app = grus.add_subcommand("why", "Say what, if anything, makes a program immovable");
   app->add_option("SESSION", *session, "A process id, a name given with `grus run --name`, or `all`")->required();
-  return {app, [session] {
+  app->add_flag("--json", *as_json, "As JSON, for scripts");
+  return {app, [session, as_json] {
+            json all = json::array();
             for (const json& one : sessions_meant(*session)) {
+              all.push_back({{"pid", one["pid"]},
+                             {"name", one["name"]},
+                             {"program", one["program"]},
+                             {"at", one["at"]},
+                             {"immovable", one["immovable"]}});
+              if (*as_json) continue;
               const json& reasons = one["immovable"];
               fmt::print("{}[{}], at {}: {}\n", one.value("program", ""), one.value("pid", 0), one.value("at", ""),
                          reasons.empty() ? "can be moved" : "can't be moved");
               for (const json& reason : reasons) fmt::print("  {}\n", reason.get<std::string>());
             }
+            if (*as_json) fmt::print("{}\n", all.dump(2));
             return kDone;
           }};
 }

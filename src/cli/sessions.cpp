@@ -1,5 +1,9 @@
 #include "cli/sessions.hpp"
 
+#include <CLI/StringTools.hpp>
+#include <algorithm>
+#include <filesystem>
+
 #include "base/log.hpp"
 #include "channel/control.hpp"
 #include "cli/problem.hpp"
@@ -51,6 +55,28 @@ std::vector<json> sessions_meant(const std::string& session) {
     throw Problem{session == "all"
                       ? "no program of yours runs under Grus on this host"
                       : fmt::format("no program here has the process id or name {}; `grus ps` lists them", session)};
+  return sessions;
+}
+
+bool is_address(const std::string& where) { return where.starts_with("unix:") || where.starts_with("tcp:"); }
+
+std::string absolute(const std::string& address) {
+  return address.starts_with("unix:") ? "unix:" + std::filesystem::weakly_canonical(address.substr(5)).string()
+                                      : address;
+}
+
+std::vector<json> sessions_at(const std::string& where) {
+  const auto is_there = [&](const json& session) {
+    const std::string at = session.value("at", "");
+    if (is_address(where)) return absolute(at) == absolute(where);
+    return at == "local" && std::any_of(session["places"].begin(), session["places"].end(), [&](const json& place) {
+             return place.value("number", "") == where ||
+                    CLI::detail::to_lower(place.value("name", "")).find(CLI::detail::to_lower(where)) !=
+                        std::string::npos;
+           });
+  };
+  auto sessions = local_sessions();
+  std::erase_if(sessions, [&](const json& session) { return !is_there(session); });
   return sessions;
 }
 

@@ -15,6 +15,11 @@ std::vector<json> local_sessions();
 // Those that SESSION means: a process id, a name given with `grus run --name`, or `all`. Throws Problem if there is
 // none.
 std::vector<json> sessions_meant(const std::string& session);
+// Those that use a device of this machine's (PLATFORM:DEVICE by number, or part of a name) or are at that server.
+std::vector<json> sessions_at(const std::string& where);
+// Whether it names a server, not a device.
+bool is_address(const std::string& where);
+std::string absolute(const std::string& address);  // whoever is told may be in another folder
 // Sends a request and answers with the last line of the answer; the others are shown to on_progress. Throws Problem.
 json ask_session(pid_t pid, const json& request, const std::function<void(const json&)>& on_progress = {});
 

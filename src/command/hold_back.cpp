@@ -1,6 +1,7 @@
 #include "command/hold_back.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/log.hpp"
 #include "base/per_process.hpp"
@@ -9,6 +10,9 @@
 
 namespace grus {
 namespace {
+
+constexpr auto kPart = std::chrono::microseconds{300};
+constexpr auto kPause = std::chrono::microseconds{50};
 
 bool is_barrier(Order order) { return order == Order::barrier || order == Order::all_before_and_barrier; }
 bool waits_for_all_before(Order order) { return order == Order::all_before || order == Order::all_before_and_barrier; }
@@ -54,7 +58,7 @@ void HoldBack::hold(std::unique_ptr<Held> command) {
   queue.held_count.fetch_add(1, std::memory_order_relaxed);
   any_.fetch_add(1, std::memory_order_release);
   held_so_far_.fetch_add(1, std::memory_order_relaxed);
-  send_what_can_go(sent);
+  if (!is_catching_up_) send_what_can_go(sent);
 }
 
 bool HoldBack::finish(Event& user_event, cl_int status) {
@@ -62,7 +66,7 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
   const std::lock_guard lock{mutex_};
   if (user_event.place() == Event::Place::finished) return false;
   finish_above(user_event, status);
-  send_what_can_go(sent);
+  if (!is_catching_up_) send_what_can_go(sent);
   return true;
 }
 
@@ -114,11 +118,29 @@ cl_int HoldBack::add_callback(Event& event, cl_int status, std::function<void(cl
   return CL_INVALID_EVENT;
 }
 
+// Sends what was held back, which may be much. Whoever enqueues meanwhile needs the mutex, and its turn to get it.
+void HoldBack::catch_up() {
+  for (bool is_over = false; !is_over;) {
+    {
+      const Gate::Entry entry{kInternalCall};
+      Sent sent;
+      const std::lock_guard lock{mutex_};
+      is_catching_up_ = true;
+      is_part_sent_ = false;
+      part_ends_ = std::chrono::steady_clock::now() + kPart;
+      send_what_can_go(sent);
+      is_over = !is_part_sent_;
+      is_catching_up_ = !is_over;
+    }
+    if (!is_over) std::this_thread::sleep_for(kPause);
+  }
+}
+
 // Sends on whatever no longer has to wait. Something sent in one queue can free something in another, so it goes round
 // until nothing moves.
 void HoldBack::send_what_can_go(Sent& sent) {
   if (everything_ != 0) return;
-  for (bool moved = true; moved;) {
+  for (bool moved = true; moved && !is_part_sent_;) {
     moved = false;
     for (std::size_t next = 0; next < queues_with_held_.size();) {
       Queue& queue = *queues_with_held_[next];
@@ -143,6 +165,10 @@ bool HoldBack::send_from(Queue& queue, Sent& sent) {
     const bool waits_done = std::none_of(held.waits.begin(), held.waits.end(),
                                          [](const Ref<Event>& event) { return event->place() == Event::Place::above; });
     const bool in_turn = queue.in_order() || waits_for_all_before(held.order) ? all_before_sent : !behind_barrier;
+    if (waits_done && in_turn && is_catching_up_ && std::chrono::steady_clock::now() >= part_ends_) {
+      is_part_sent_ = true;
+      break;
+    }
     if (waits_done && in_turn && take_allowance()) {
       send(held);
       sent.push_back(std::move(*next));
@@ -205,21 +231,21 @@ HoldBack::Slices::Slices(HoldBack& hold_back) : hold_back_{hold_back} {
 }
 
 HoldBack::Slices::~Slices() {
-  const Gate::Entry entry{kInternalCall};
-  Sent sent;
-  const std::lock_guard lock{hold_back_.mutex_};
-  hold_back_.is_sliced_ = false;
-  hold_back_.changed_.notify_all();
+  {
+    const std::lock_guard lock{hold_back_.mutex_};
+    hold_back_.is_sliced_ = false;
+    hold_back_.changed_.notify_all();
+  }
+  hold_back_.catch_up();
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
-  hold_back_.send_what_can_go(sent);
 }
 
 void HoldBack::Slices::allow(std::size_t commands) {
-  const Gate::Entry entry{kInternalCall};
-  Sent sent;
-  const std::lock_guard lock{hold_back_.mutex_};
-  hold_back_.allowed_ = commands;
-  hold_back_.send_what_can_go(sent);
+  {
+    const std::lock_guard lock{hold_back_.mutex_};
+    hold_back_.allowed_ = commands;
+  }
+  hold_back_.catch_up();
 }
 
 void HoldBack::wait_for_room() {
@@ -239,13 +265,13 @@ HoldBack::Everything::Everything(HoldBack& hold_back) : hold_back_{hold_back} {
 }
 
 HoldBack::Everything::~Everything() {
-  const Gate::Entry entry{kInternalCall};
-  Sent sent;
-  const std::lock_guard lock{hold_back_.mutex_};
-  --hold_back_.everything_;
-  hold_back_.changed_.notify_all();
+  {
+    const std::lock_guard lock{hold_back_.mutex_};
+    --hold_back_.everything_;
+    hold_back_.changed_.notify_all();
+  }
+  hold_back_.catch_up();
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
-  hold_back_.send_what_can_go(sent);
 }
 
 bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline) {

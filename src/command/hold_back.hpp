@@ -109,6 +109,7 @@ class HoldBack {
   bool must_hold_now(const Queue& queue, Waits waits, Order order);
   bool is_by_order_held(const Queue& queue, Waits waits, Order order) const;
   bool take_allowance();
+  void catch_up();
   void send_what_can_go(Sent& sent);
   bool send_from(Queue& queue, Sent& sent);
   void send(Held& held);
@@ -123,6 +124,10 @@ class HoldBack {
   std::uint32_t everything_ = 0;
   bool is_sliced_ = false;
   std::size_t allowed_ = 0;  // commands, if so
+  // A thread sends what was held back, a part at a time; nobody else does meanwhile.
+  bool is_catching_up_ = false;
+  bool is_part_sent_ = false;
+  std::chrono::steady_clock::time_point part_ends_;
   // Held commands, and 1 for each who holds everything or some. Static, so that the path of a call needs no instance.
   static inline constinit std::atomic<std::uint32_t> any_{0};
   std::atomic<std::uint64_t> held_so_far_{0};

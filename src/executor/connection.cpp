@@ -170,7 +170,8 @@ void Connection::wait_for_room() {
   lock.unlock();
   const bool has_some = receives && input_.has_some();
   const bool in = has_some || stream_->wait({.in = receives, .out = true}).in;
-  if (in) receive_one();
+  // It may have been the connection's end that came. On a new one the server waits for what is left to send.
+  if (in && input_.take_some()) receive_one();
   lock.lock();
   if (receives) receiving_ = false;
   changed_.notify_all();

@@ -24,6 +24,8 @@ class LocalExecutor final : public Executor {
   explicit LocalExecutor(NoVendors) {}
   // Everything that was made must be freed before.
   ~LocalExecutor() override;
+  // Nobody uses it: forgets its drivers. They are loaded again if somebody asks for devices.
+  void let_drivers_go();
   LocalExecutor(const LocalExecutor&) = delete;
   LocalExecutor& operator=(const LocalExecutor&) = delete;
 
@@ -101,8 +103,8 @@ class LocalExecutor final : public Executor {
  private:
   struct VendorPlatform {
     cl_platform_id handle = nullptr;
-    const Vendor* vendor = nullptr;
     PlatformDescription description;
+    DriverDescription driver;
     int version = 0;  // 300 for 3.0: vendors' tables of functions are only as long as their version asks
     std::vector<cl_device_id> devices;
   };
@@ -163,8 +165,15 @@ class LocalExecutor final : public Executor {
   static void describe_builds(const BuildOrder& order, cl_program program, std::span<const cl_device_id> devices,
                               BuildOutcome& outcome);
 
+  static std::vector<VendorPlatform> platforms_of(std::span<const std::shared_ptr<Vendor>> vendors);
+  static std::vector<std::shared_ptr<Vendor>> load_vendors();
+  void load_again();
+
+  std::mutex load_mutex_;  // guards loading again
   std::vector<std::shared_ptr<Vendor>> vendors_;
   std::vector<VendorPlatform> platforms_;
+  // Those who asked when it would be idle and weren't answered yet.
+  std::shared_ptr<std::atomic<int>> askers_ = std::make_shared<std::atomic<int>>(0);
   VendorTable<cl_device_id> devices_;
   VendorTable<std::shared_ptr<VendorContext>*> contexts_;
   VendorTable<VendorQueue*> queues_;

@@ -1,5 +1,7 @@
 // LocalExecutor: platforms, devices, contexts and queues.
+#include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
@@ -24,10 +26,18 @@ bool is_finished(cl_event event) {
 
 }  // namespace
 
-LocalExecutor::LocalExecutor() {
+std::vector<std::shared_ptr<Vendor>> LocalExecutor::load_vendors() {
+  std::vector<std::shared_ptr<Vendor>> vendors;
   for (const VendorLibrary& library : find_vendor_libraries(vendors_path())) {
-    auto vendor = Vendor::share(library);
-    if (!vendor) continue;
+    if (auto vendor = Vendor::share(library)) vendors.push_back(std::move(vendor));
+  }
+  return vendors;
+}
+
+std::vector<LocalExecutor::VendorPlatform> LocalExecutor::platforms_of(
+    std::span<const std::shared_ptr<Vendor>> vendors) {
+  std::vector<VendorPlatform> platforms;
+  for (const auto& vendor : vendors) {
     for (cl_platform_id handle : vendor->platforms()) {
       const auto text = [&](cl_platform_info query) {
         const auto bytes =
@@ -36,7 +46,7 @@ LocalExecutor::LocalExecutor() {
       };
       VendorPlatform platform;
       platform.handle = handle;
-      platform.vendor = vendor.get();
+      platform.driver = {vendor->path(), vendor->describe_unloading()};
       platform.description = {text(CL_PLATFORM_NAME),
                               text(CL_PLATFORM_VENDOR),
                               text(CL_PLATFORM_VERSION),
@@ -57,13 +67,37 @@ LocalExecutor::LocalExecutor() {
         });
         if (bytes) platform.description.versioned_extensions = list_from_bytes<cl_name_version>(*bytes);
       }
-      platforms_.push_back(std::move(platform));
+      platforms.push_back(std::move(platform));
     }
-    vendors_.push_back(std::move(vendor));
   }
+  return platforms;
 }
 
+LocalExecutor::LocalExecutor() : vendors_{load_vendors()}, platforms_{platforms_of(vendors_)} {}
+
 LocalExecutor::~LocalExecutor() { finish_leaving(); }
+
+void LocalExecutor::let_drivers_go() {
+  finish_leaving();
+  while (*askers_ != 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  const std::lock_guard lock{load_mutex_};
+  for (VendorPlatform& platform : platforms_) {
+    platform.handle = nullptr;
+    platform.devices.clear();
+  }
+  in_place_.clear();
+  vendors_.clear();
+}
+
+// Only what had never been asked about its devices is asked now: those that it has named are elsewhere.
+void LocalExecutor::load_again() {
+  const std::lock_guard lock{load_mutex_};
+  if (!vendors_.empty()) return;
+  vendors_ = load_vendors();
+  const auto again = platforms_of(vendors_);
+  for (std::size_t next = 0; next < std::min(again.size(), platforms_.size()); ++next)
+    platforms_[next].handle = again[next].handle;
+}
 
 std::vector<PlatformDescription> LocalExecutor::platforms() {
   std::vector<PlatformDescription> descriptions;
@@ -73,6 +107,8 @@ std::vector<PlatformDescription> LocalExecutor::platforms() {
 
 Result<cl_uint> LocalExecutor::device_count(std::uint32_t index) {
   VendorPlatform& platform = platforms_[index];
+  if (!platform.handle) load_again();
+  if (!platform.handle) return Failure{CL_DEVICE_NOT_AVAILABLE};
   cl_uint count = 0;
   const auto& call = functions(platform.handle);
   const cl_int code = call.clGetDeviceIDs(platform.handle, CL_DEVICE_TYPE_ALL, 0, nullptr, &count);
@@ -123,14 +159,11 @@ Result<std::array<cl_ulong, 2>> LocalExecutor::device_and_host_timer(ObjectId id
 
 cl_int LocalExecutor::unload_compiler(std::uint32_t platform) {
   cl_platform_id handle = platforms_[platform].handle;
-  if (platforms_[platform].version < 120) return CL_SUCCESS;
+  if (!handle || platforms_[platform].version < 120) return CL_SUCCESS;
   return functions(handle).clUnloadPlatformCompiler(handle);
 }
 
-DriverDescription LocalExecutor::describe_driver(std::uint32_t platform) {
-  const Vendor& vendor = *platforms_[platform].vendor;
-  return {vendor.path(), vendor.describe_unloading()};
-}
+DriverDescription LocalExecutor::describe_driver(std::uint32_t platform) { return platforms_[platform].driver; }
 
 std::vector<cl_device_id> LocalExecutor::handles_of(std::span<const ObjectId> ids) const {
   std::vector<cl_device_id> handles;
@@ -271,7 +304,11 @@ void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
   }
   const auto pending = std::make_shared<Pending>();
   pending->left = markers.size() + 1;
-  pending->call = std::move(call);
+  ++*askers_;
+  pending->call = [call = std::move(call), askers = askers_] {
+    call();
+    --*askers;
+  };
   struct Marked {
     std::shared_ptr<Pending> pending;
     std::atomic<bool> is_told{false};

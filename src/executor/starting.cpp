@@ -2,9 +2,11 @@
 #include "executor/starting.hpp"
 
 #include <cstdlib>
+#include <future>
 #include <sstream>
 
 #include "base/log.hpp"
+#include "command/callbacks.hpp"
 #include "executor/local.hpp"
 #include "executor/remote.hpp"
 
@@ -48,6 +50,18 @@ std::vector<Executor*> choose() {
 std::unique_ptr<Executor> open_executor(const std::string& where) {
   if (where == "local") return std::make_unique<LocalExecutor>();
   return connect(channel::Address::parse(where), false);
+}
+
+std::vector<std::string> unload_drivers(std::span<Executor* const> unused) {
+  for (Executor* const executor : unused) {
+    if (auto* const local = dynamic_cast<LocalExecutor*>(executor)) local->let_drivers_go();
+  }
+  // Memory for mappings is released behind the program's callbacks, one of which may wait for commands.
+  const auto released = std::make_shared<std::promise<void>>();
+  callbacks::post([released] { released->set_value(); });
+  if (released->get_future().wait_for(std::chrono::seconds{2}) != std::future_status::ready)
+    return {"the drivers stay loaded: a callback of the program's takes long"};
+  return Vendor::unload_shared();
 }
 
 std::span<Executor* const> starting_executors() {

@@ -115,6 +115,10 @@ fs::path loaders_path(const char* value) {
   return path.has_parent_path() || fs::exists(path, error) ? path : fs::path{kSystemFolder} / path;
 }
 
+std::mutex g_shared_mutex;  // guards what follows
+// By library. They stay until they are unloaded: loaded once more, a library couldn't be.
+auto& g_shared = *new std::map<std::string, std::shared_ptr<Vendor>>;
+
 }  // namespace
 
 fs::path vendors_path() {
@@ -158,15 +162,28 @@ std::vector<VendorLibrary> find_vendor_libraries(const fs::path& where) {
 }
 
 std::shared_ptr<Vendor> Vendor::share(const VendorLibrary& from) {
-  static std::mutex mutex;  // guards loaded
-  static auto* const loaded = new std::map<std::string, std::weak_ptr<Vendor>>;
-  const std::lock_guard lock{mutex};
-  std::weak_ptr<Vendor>& known = (*loaded)[from.path];
-  auto vendor = known.lock();
-  if (vendor) return vendor;
-  vendor = load(from);
-  known = vendor;
+  const std::lock_guard lock{g_shared_mutex};
+  const auto known = g_shared.find(from.path);
+  if (known != g_shared.end()) return known->second;
+  std::shared_ptr<Vendor> vendor = load(from);
+  if (vendor) g_shared[from.path] = vendor;
   return vendor;
+}
+
+std::vector<std::string> Vendor::unload_shared() {
+  std::vector<std::string> staying;
+  const std::lock_guard lock{g_shared_mutex};
+  std::erase_if(g_shared, [&](const auto& entry) {
+    const auto& [path, vendor] = entry;
+    if (vendor.use_count() > 1) {
+      staying.push_back(fmt::format("{} stays loaded: it is still in use", path));
+      return false;
+    }
+    const Unloaded unloaded = vendor->unload();
+    if (!unloaded.gone) staying.push_back(unloaded.why_not);
+    return true;
+  });
+  return staying;
 }
 
 std::unique_ptr<Vendor> Vendor::load(const VendorLibrary& from) {

@@ -34,8 +34,10 @@ class Vendor {
  public:
   // Null, with a message that says what to do, if the library can't be loaded, is Grus itself, or would crash.
   static std::unique_ptr<Vendor> load(const VendorLibrary& from);
-  // The same one for all who want the library at a time.
+  // The same one for all who want the library.
   static std::shared_ptr<Vendor> share(const VendorLibrary& from);
+  // Unloads those that were shared, and aren't any more. Says of each that stays loaded why.
+  static std::vector<std::string> unload_shared();
 
   ~Vendor() = default;
   Vendor(const Vendor&) = delete;

@@ -40,7 +40,7 @@ class Conveyor {
 
   const std::shared_ptr<HostMemory> memory_;
   const std::size_t slot_size_;
-  Ref<Memory> region_;                // what executors know it by
+  Ref<Memory> region_;  // what executors know it by
   std::vector<Executor*> known_to_;
 
   std::mutex mutex_;  // guards what follows

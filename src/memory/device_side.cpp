@@ -18,7 +18,6 @@ constexpr std::size_t kMostCopied = std::size_t{1} << 15;
 constexpr std::size_t kFirstRead = 16 * 1024;  // of a list, with its length
 constexpr cl_uint kIsZero = 0x80000000;
 
-
 // Calls for each stretch of numbers that follow one another.
 template <typename Call>
 void each_run(std::span<const cl_uint> numbers, Call call) {

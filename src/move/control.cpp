@@ -16,6 +16,7 @@
 #include "command/hold_back.hpp"
 #include "move/checkpoint.hpp"
 #include "move/mover.hpp"
+#include "move/under_way.hpp"
 #include "objects/immovable.hpp"
 
 namespace grus::move {
@@ -43,7 +44,8 @@ json as_json(const Report& report) {
   }
   return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
           {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
-          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped}};
+          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped},
+          {"stays_loaded", report.staying}};
 }
 
 memory::Comparison comparison_from(const json& request) {
@@ -60,6 +62,8 @@ Order order_from(const json& request) {
   order.to = request.value("to", now.to);
   order.file = request.value("file", "");
   order.device = request.value("device", request.contains("to") ? "" : now.device);
+  order.unload = request.value("unload", false);
+  order.avoid = request.value("avoid", "");
   order.dry_run = request.value("dry_run", false);
   order.overlap = request.value("overlap", order.overlap);
   order.rounds = request.value("rounds", order.rounds);
@@ -80,6 +84,7 @@ json describe() {
   std::getline(std::ifstream{"/proc/self/comm"}, program);
   const char* const name = std::getenv("GRUS_NAME");
   json devices = json::array();
+  json places = json::array();
   json objects;
   std::uint64_t bytes = 0;
   std::uint64_t round_trips = 0;
@@ -87,8 +92,13 @@ json describe() {
     const Gate::Closed closed{g_gate};  // a move changes what is asked for here with the gate closed, too
     const Inventory all = Inventory::take();
     for (Device* const device : all.root_devices()) {
-      const auto text = executor_of(*device).device_info(device->id(), CL_DEVICE_NAME);
+      Executor& executor = executor_of(*device);
+      const auto text = executor.device_info(device->id(), CL_DEVICE_NAME);
       devices.push_back(text ? text_from_bytes(*text) : "?");
+      if (!executor.has_device()) continue;
+      places.push_back(
+          {{"number", numbers_of(*device)},
+           {"name", executor.platforms()[device->home.index].name + " / " + devices.back().get<std::string>()}});
     }
     objects = {{"context", all.contexts.size()}, {"queue", all.queues.size()},     {"memory", all.memories.size()},
                {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
@@ -102,13 +112,12 @@ json describe() {
           {"calls", calls()},
           {"round_trips", round_trips},
           {"devices", devices},
+          {"places", places},
           {"objects", objects},
           {"memory_bytes", bytes},
           {"at", now.is_suspended ? "suspended" : now.to},
           {"immovable", immovable_reasons()}};
 }
-
-std::mutex g_under_way;  // two moves of a session at a time make no sense
 
 class Conversation {
  public:
@@ -132,8 +141,7 @@ class Conversation {
   json carry_out(const json& request) {
     const std::string command = request.is_object() ? request.value("command", "") : "";
     if (command == "describe") return describe();
-    const std::unique_lock only{g_under_way, std::try_to_lock};
-    if (!only) throw Refused{"something else is under way with it: wait, or cancel that"};
+    const UnderWay only;
     if (command == "restore") {
       restore_checkpoint(request.value("file", ""));
       return json::object();
@@ -187,6 +195,7 @@ void start_control() {
   try {
     g_pid = getpid();
     g_path = channel::session_socket(g_pid);
+    wait_at_exit();
     auto socket =
         std::make_shared<channel::Descriptor>(channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
     start_thread("grus-control", [socket] { listen(*socket); }).detach();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/log.hpp"
+
 namespace grus::move {
 namespace {
 
@@ -19,6 +21,8 @@ std::vector<Ref<T>> all_of(Wanted wanted) {
 }  // namespace
 
 Device& root_of(Device& device) { return device.parent ? root_of(*device.parent) : device; }
+
+std::string numbers_of(const Device& device) { return fmt::format("{}:{}", device.home.index, device.index); }
 
 Inventory Inventory::take() {
   const auto is_created = [](const auto& object) -> bool { return object.created; };

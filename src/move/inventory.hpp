@@ -24,5 +24,6 @@ struct Inventory {
 };
 
 Device& root_of(Device& device);
+std::string numbers_of(const Device& device);  // PLATFORM:DEVICE, where it is
 
 }  // namespace grus::move

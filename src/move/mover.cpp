@@ -14,6 +14,7 @@
 #include "move/checkpoint.hpp"
 #include "move/shelf.hpp"
 #include "move/slicer.hpp"
+#include "move/under_way.hpp"
 #include "objects/immovable.hpp"
 
 namespace grus::move {
@@ -58,14 +59,10 @@ void set_whereabouts(Whereabouts now) {
   g_whereabouts = std::move(now);
 }
 
-// By its numbers, as it is now.
 Whereabouts where_it_is(const Inventory& all) {
-  Whereabouts now{executors_in_use().front()->address(), whereabouts().device, false};
-  if (!now.device.empty() || all.root_devices().empty()) return now;
-  const Device& device = *all.root_devices().front();
-  const auto& siblings = device.platform->devices;
-  const auto number = std::find(siblings.begin(), siblings.end(), &device) - siblings.begin();
-  now.device = fmt::format("{}:{}", device.home.index, number);
+  Whereabouts now{executors_in_use().front()->address(), {}, false};
+  for (const Device* const device : all.root_devices())
+    now.device += (now.device.empty() ? "" : ",") + numbers_of(*device);
   return now;
 }
 
@@ -122,7 +119,7 @@ class Mover {
       report_.plan = plan_for_shelf(kept.all);
     } else {
       to_ = open_executor(order_.to);
-      report_.plan = make_plan(kept.all, *to_, order_.device);
+      report_.plan = make_plan(kept.all, *to_, order_.device, order_.avoid);
     }
     if (!report_.plan.reasons.empty()) {
       std::string all;
@@ -152,7 +149,6 @@ class Mover {
       transplant_->undo();
       throw;
     }
-    begin("release");
     release_source();
     report_.phases.back().end = Clock::now();
     return std::move(report_);
@@ -168,7 +164,7 @@ class Mover {
     check_cancelled();
   }
   void check_cancelled() const {
-    if (cancelled_ && !is_switched_) throw Refused{"cancelled"};
+    if ((cancelled_ || is_exiting()) && !is_switched_) throw Refused{"cancelled"};
   }
 
   void note(const memory::Copied& more) {
@@ -252,20 +248,19 @@ class Mover {
     stop_start_ = start;
     // For a suspended session; what one has that was suspended until now is let go at the end.
     std::unique_ptr<HoldBack::Everything> suspension;
+    auto everything = std::make_unique<HoldBack::Everything>(HoldBack::instance());
+    slicer_.reset();
+    if (!everything->drain(start +
+                           (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+      throw Refused{"the device doesn't finish what it was given in the time allowed"};
+    report_.drain = micros(Clock::now() - start);
+    begin("last copy");
+    kept = Kept{take_inventory()};
+    transplant_->follow(kept.all, Transplant::Stage::running);
+    report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+    begin("switch");
+    if (order_.kind == Order::Kind::suspend) suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
     {
-      HoldBack::Everything everything{HoldBack::instance()};
-      slicer_.reset();
-      if (!everything.drain(start +
-                            (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
-        throw Refused{"the device doesn't finish what it was given in the time allowed"};
-      report_.drain = micros(Clock::now() - start);
-      begin("last copy");
-      kept = Kept{take_inventory()};
-      transplant_->follow(kept.all, Transplant::Stage::running);
-      report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
-      begin("switch");
-      if (order_.kind == Order::Kind::suspend)
-        suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
       const Gate::Closed closed{g_gate};
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
@@ -282,12 +277,13 @@ class Mover {
         now.is_suspended = true;
         set_whereabouts(std::move(now));
       } else {
-        const Match& first = report_.plan.matches.front();
-        set_whereabouts({to_->address(), fmt::format("{}:{}", first.platform, first.index), false});
+        set_whereabouts({to_->address(), {}, false});
       }
     }
-    suspension.reset();
     finish_stop(start);
+    begin("release");
+    everything.reset();  // what was held back follows
+    suspension.reset();
     left_ = std::move(kept);
   }
   void finish_stop(Clock::time_point start) {
@@ -303,8 +299,14 @@ class Mover {
     transplant_->leave_sources(left_.all);
     left_ = Kept{};
     const auto starting = starting_executors();
+    for (Executor* const source : sources_) source->leave();
+    if (order_.unload) {
+      begin("unload");
+      std::vector<Executor*> unused{starting.begin(), starting.end()};
+      unused.insert(unused.end(), sources_.begin(), sources_.end());
+      report_.staying = unload_drivers(unused);
+    }
     for (Executor* const source : sources_) {
-      source->leave();
       // The first ones are known by their platforms. Others go behind their own callbacks, which may be posted already.
       if (std::find(starting.begin(), starting.end(), source) == starting.end())
         callbacks::post([source] { delete source; });

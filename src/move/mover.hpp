@@ -19,10 +19,12 @@ struct Order {
   enum class Kind : std::uint8_t { move, suspend, checkpoint };
   Kind kind = Kind::move;
   std::string to;        // a server's address, or "local"
-  std::string device;    // part of a name there, or PLATFORM:DEVICE; empty: any
+  std::string device;    // part of a name there, or PLATFORM:DEVICE, several with commas; empty: any
+  std::string avoid;     // not there: the same
   std::string file;      // of a checkpoint
   bool dry_run = false;  // only the plan
   bool overlap = true;   // reading and writing
+  bool unload = false;   // a suspended session's drivers
   int rounds = 10;       // of copying before the stop, at most; 0: copy in the stop
   std::optional<std::chrono::milliseconds> max_stop;
   std::uint64_t bytes_per_second = 0;  // at most; 0: as fast as it goes
@@ -52,12 +54,13 @@ struct Report {
   std::chrono::microseconds drain{0};  // of that, for the device to finish what it had
   std::uint64_t copied_running = 0;    // bytes sent
   std::uint64_t copied_stopped = 0;
+  std::vector<std::string> staying;  // why drivers couldn't be unloaded
 };
 
 // Where the session is, or was before it was suspended.
 struct Whereabouts {
   std::string to;
-  std::string device;
+  std::string device;  // by its numbers, or theirs: only of one that is suspended
   bool is_suspended = false;
 };
 Whereabouts whereabouts();

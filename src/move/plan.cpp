@@ -1,7 +1,6 @@
 #include "move/plan.hpp"
 
 #include <algorithm>
-#include <optional>
 #include <sstream>
 
 #include "base/log.hpp"
@@ -29,13 +28,25 @@ bool contains(const std::string& text, const std::string& part) {
   return lower(text).find(lower(part)) != std::string::npos;
 }
 
-std::optional<std::pair<std::uint32_t, cl_uint>> numbers_in(const std::string& text) {
-  std::uint32_t platform = 0;
-  cl_uint device = 0;
-  char colon = 0;
-  std::istringstream stream{text};
-  if (stream >> platform >> colon >> device && colon == ':' && stream.eof()) return std::pair{platform, device};
-  return std::nullopt;
+// None if it is part of a name.
+std::vector<std::pair<std::uint32_t, cl_uint>> numbers_in(const std::string& text) {
+  std::vector<std::pair<std::uint32_t, cl_uint>> all;
+  std::istringstream list{text};
+  for (std::string one; std::getline(list, one, ',');) {
+    std::uint32_t platform = 0;
+    cl_uint device = 0;
+    char colon = 0;
+    std::istringstream stream{one};
+    if (!(stream >> platform >> colon >> device) || colon != ':' || !stream.eof()) return {};
+    all.emplace_back(platform, device);
+  }
+  return all;
+}
+
+bool is_meant(const Candidate& one, const std::string& by) {
+  const auto numbers = numbers_in(by);
+  if (numbers.empty()) return contains(one.name, by);
+  return std::find(numbers.begin(), numbers.end(), std::pair{one.platform, one.index}) != numbers.end();
 }
 
 // What the program was told about its device must hold at the destination.
@@ -54,21 +65,24 @@ ObjectId id_to_look_with() {
   return Ref<Device>::adopt(slab<Device>().create(nullptr, PlatformBelow{}, nullptr))->id();
 }
 
-std::vector<Candidate> candidates(Executor& to, const std::string& wanted) {
+std::vector<Candidate> candidates(Executor& to, const std::string& wanted, const std::string& avoided) {
   std::vector<Candidate> found;
   const auto platforms = to.platforms();
-  const auto numbers = numbers_in(wanted);
   for (std::uint32_t platform = 0; platform < platforms.size(); ++platform) {
     const auto count = to.device_count(platform);
     for (cl_uint index = 0; count && index < *count; ++index) {
       const ObjectId id = id_to_look_with();
       to.name_device(platform, index, id);
       const std::string name = text_of(to.device_info(id, CL_DEVICE_NAME));
-      const bool fits = numbers
-                            ? numbers->first == platform && numbers->second == index
-                            : wanted.empty() || contains(name, wanted) || contains(platforms[platform].name, wanted);
-      if (fits) found.push_back({platform, index, platforms[platform].name + " / " + name});
+      Candidate one{platform, index, platforms[platform].name + " / " + name};
+      if (is_meant(one, wanted) && (avoided.empty() || !is_meant(one, avoided))) found.push_back(std::move(one));
     }
+  }
+  if (const auto numbers = numbers_in(wanted); !numbers.empty()) {  // in the order given
+    const auto place = [&](const Candidate& one) {
+      return std::find(numbers.begin(), numbers.end(), std::pair{one.platform, one.index});
+    };
+    std::stable_sort(found.begin(), found.end(), [&](const auto& a, const auto& b) { return place(a) < place(b); });
   }
   return found;
 }
@@ -102,16 +116,16 @@ void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::ve
 
 }  // namespace
 
-Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted) {
+Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted, const std::string& avoided) {
   Plan plan;
   plan.reasons = immovable_reasons();
   plan.bytes = all.bytes();
   plan.objects = all.size();
   const auto roots = all.root_devices();
-  auto there = candidates(to, wanted);
+  auto there = candidates(to, wanted, avoided);
   if (there.empty()) {
-    plan.reasons.push_back(wanted.empty() ? "the destination has no device"
-                                          : fmt::format("the destination has no device like '{}'", wanted));
+    plan.reasons.push_back(fmt::format("the destination has no {}device{}", avoided.empty() ? "" : "other ",
+                                       wanted.empty() ? "" : fmt::format(" like '{}'", wanted)));
     return plan;
   }
   // One that has all that the program was told of, if there is one.

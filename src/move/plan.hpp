@@ -16,7 +16,7 @@ struct Plan {
 };
 
 // Names the devices that it chooses at the destination. `device` is part of a device's or platform's name there, or
-// PLATFORM:DEVICE by number; empty: any.
-Plan make_plan(const Inventory& inventory, Executor& to, const std::string& device);
+// PLATFORM:DEVICE by number, several with commas; empty: any. None that `avoided` means is taken.
+Plan make_plan(const Inventory& inventory, Executor& to, const std::string& device, const std::string& avoided);
 
 }  // namespace grus::move

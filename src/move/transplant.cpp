@@ -32,18 +32,28 @@ bool Transplant::shares_host_memory(const Context& context) const {
 
 // A queue at both sides, for copying alone.
 Queue& Transplant::courier_of(Context& context) {
-  Ref<Queue>& courier = couriers_[&context];
-  if (courier) return *courier;
+  if (const auto known = couriers_.find(&context); known != couriers_.end()) return *known->second;
+  Ref<Queue> courier;
   {
     const Gate::Entry entry{kInternalCall};
     courier = Ref<Queue>::adopt(slab<Queue>().create(context, *context.devices[0]));
   }
-  for (Executor* executor : {&executor_of(context), &to_}) {
+  const auto create_at = [&](Executor& executor) {
     const std::array<cl_queue_properties, 4> profiled{kOwnQueue, 1, CL_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE};
-    const cl_int code = executor->create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
-    if (code != CL_SUCCESS) throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
+    return executor.create_queue(courier->id(), context.id(), context.devices[0]->id(), profiled);
+  };
+  Executor& from = executor_of(context);
+  cl_int code = create_at(from);
+  if (code == CL_SUCCESS) {
+    code = create_at(to_);
+    if (code != CL_SUCCESS) from.free(ObjectType::queue, courier->id());
   }
-  return *courier;
+  if (code != CL_SUCCESS) {
+    const Gate::Entry entry{kInternalCall};
+    courier = {};
+    throw Refused{fmt::format("no queue to copy with: OpenCL error {}", code)};
+  }
+  return *couriers_.emplace(&context, std::move(courier)).first->second;
 }
 
 // What the device's clock says, by a command of our own; nothing if there is no device.
@@ -171,8 +181,8 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   std::set<Executor*> sources;
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
-    if (twin == twins_.end() || !twin->second.is_copied) continue;
-    if (twin->second.is_settled) continue;  // launches touch what they are given even if they are held back
+    if (twin == twins_.end() || !twin->second.is_copied || twin->second.is_settled) continue;
+    twin->second.is_settled = stage == Stage::stopped;
     if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
     dirty.emplace_back(memory.get(), &twin->second);
     sources.insert(&executor_of(*memory->context));
@@ -190,7 +200,6 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
     copy_one(*memory, *twin, stage, count);
-    twin->is_settled = stage == Stage::stopped;
   }
   finish_copies(count);
   return sum;
@@ -239,8 +248,8 @@ void Transplant::keep_mappings(Memory& memory, const Twin& twin, const std::shar
   }
 }
 
-std::set<Executor*> Transplant::take_over(const Inventory& all) {
-  // Commands that the source has finished are finished for good.
+// Commands that the source has finished are finished for good.
+void Transplant::leave_events() {
   slab<Event>().each_live([&](Event& event) {
     if (event.place() != Event::Place::below) return;
     Executor& from = executor_of(*event.context);
@@ -258,8 +267,16 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
     HoldBack::instance().leave_below(event, status ? std::min(*status, CL_COMPLETE) : status.error(),
                                      std::move(profile));
   });
-  HoldBack::instance().session_moves(
-      [&](Memory& memory) { return twins_.at(memory.root().id().value()).home == Home::shared; });
+}
+
+std::set<Executor*> Transplant::take_over(const Inventory& all) {
+  // One that was suspended may have many commands held back, and has none below; its mappings are copies already.
+  if (std::any_of(all.contexts.begin(), all.contexts.end(),
+                  [](const auto& context) { return executor_of(*context).has_device(); })) {
+    leave_events();
+    HoldBack::instance().session_moves(
+        [&](Memory& memory) { return twins_.at(memory.root().id().value()).home == Home::shared; });
+  }
   std::map<const Memory*, std::shared_ptr<HostMemory>> before;  // what the objects lived in
   for (const auto& memory : all.memories) before[memory.get()] = memory->root().host_memory;
   for (const auto& memory : all.memories) {
@@ -294,6 +311,7 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
   }
   for (const Match& match : matches_) {
     match.device->home = {&to_, match.platform};
+    match.device->index = match.index;
     match.device->limits.shares_host_memory = match.shares_host_memory;
   }
   for (const auto& device : all.sub_devices) {

@@ -32,11 +32,7 @@ class Transplant {
   enum class Where : std::uint8_t { somewhere, nowhere };
   Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Comparison how,
              memory::Conveyor::Overlap overlap)
-      : to_{to},
-        matches_{std::move(matches)},
-        is_nowhere_{where == Where::nowhere},
-        how_{how},
-        overlap_{overlap} {}
+      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere}, how_{how}, overlap_{overlap} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -68,7 +64,7 @@ class Transplant {
     std::unique_ptr<memory::SentPages> pages;    // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;  // of what the device does
     bool is_suspect = true;                      // never copied, or while commands from before may have been running
-    bool is_settled = false;                     // copied when nothing ran any more
+    bool is_settled = false;                     // copied in the stop: commands that are held back change nothing
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -103,6 +99,7 @@ class Transplant {
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
   void set_clock(Context& context);
   cl_int map_again(const Memory& memory, const Mapping& mapping, const Placement& placement);
+  void leave_events();
   void keep_mappings(Memory& memory, const Twin& twin, const std::shared_ptr<HostMemory>& before);
 
   Executor& to_;

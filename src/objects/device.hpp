@@ -58,6 +58,7 @@ class Device : public Object {
 
   Platform* const platform;
   PlatformBelow home;  // changed by moves, with the gate closed
+  cl_uint index = 0;   // among that platform's; changed with it
   const Ref<Device> parent;
   bool is_named = false;  // below the seam, and freed there: sub-devices
   std::vector<cl_device_partition_property> partition;

@@ -35,10 +35,10 @@ ENVIRONMENT = os.environ | {"POCL_MEMORY_LIMIT": "2", "POCL_DEVICES": "pthread p
 class Subject:
     """A program that works until it is told to end."""
 
-    def __init__(self, *arguments, options=(), environment=None):
+    def __init__(self, *arguments, options=(), environment=None, before=()):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         self.environment = ENVIRONMENT | {"XDG_RUNTIME_DIR": self.folder.name} | (environment or {})
-        self.process = subprocess.Popen([GRUS, "run", *options, "--", SUBJECT, *map(str, arguments)],
+        self.process = subprocess.Popen([*before, GRUS, "run", *options, "--", SUBJECT, *map(str, arguments)],
                                         env=self.environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.PIPE)
         self.session = Session(self.process.pid, self.environment)
@@ -272,6 +272,45 @@ class SuspendTest(TestCase):
             time.sleep(0.1)
         subject.end()
 
+    def test_drivers_are_unloaded_while_suspended(self):
+        """With a driver that can be: its library is gone, and the program hardly notices."""
+        library = str(BUILD / "lib/tests/libfake_vendor.so")
+        # Its device runs none of Grus's kernels.
+        subject = self.subject("count", options=["--vendors", library], environment={"GRUS_FINGERPRINT": "xxh3"})
+        maps = pathlib.Path(f"/proc/{subject.process.pid}/maps")
+        tasks = pathlib.Path(f"/proc/{subject.process.pid}/task")
+
+        def threads():  # the callbacks' starts when there is one
+            return [task for task in tasks.iterdir() if (task / "comm").read_text() != "grus-callbacks\n"]
+
+        added = 0
+        for _ in range(3):
+            self.assertIn(library, maps.read_text())
+            before = len(threads())
+            answer = subject.ask("suspend", unload=True)
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(answer["stays_loaded"], [])
+            self.assertNotIn(library, maps.read_text())
+            self.assertTrue(wait_for(lambda: len(threads()) < before), "the driver's thread is gone")
+            for line in ("add", "ask", "add", "ask"):
+                self.assertEqual(subject.say(line), "done")
+            added += 2
+            self.assertNotIn(library, maps.read_text())
+            answer = subject.ask("resume")
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(subject.say("look"), str(added))
+        self.assertTrue(subject.ask("suspend", unload=True)["ok"])
+        self.assertEqual(subject.say("add"), "done")
+        subject.process.communicate(timeout=SECONDS)
+        self.assertEqual(subject.process.returncode, 0)
+
+    def test_driver_that_cannot_be_unloaded(self):
+        subject = self.subject("busy")
+        answer = subject.ask("suspend", unload=True)
+        self.assertTrue(answer["ok"], answer)
+        self.assertRegex(answer["stays_loaded"][0], "libpocl.*can't be unloaded")
+        self.assertTrue(subject.ask("resume")["ok"])
+        subject.end()
 
     def test_suspended_at_a_server(self):
         server = self.server()
@@ -407,6 +446,38 @@ class CommandTest(TestCase):
         self.assertEqual(nobody.returncode, 1)
         self.assertIn("grus ps", nobody.stderr)
         subject.end()
+
+
+    def test_drain(self):
+        first, second = self.server(), self.server("tcp")
+        here = self.subject("busy")
+        with_it = {"XDG_RUNTIME_DIR": here.folder.name}
+        at_server = self.subject("busy", options=["--gpu", first.address], environment=with_it)
+        said = self.grus(here, "drain", first.address, "--to", second.address, "--dry-run")
+        self.assertEqual((said.returncode, said.stdout.count("can move to")), (0, 1), said.stdout + said.stderr)
+        self.assertEqual(at_server.ask("describe")["at"], first.address)
+        said = self.grus(here, "drain", first.address, "--to", second.address, "--json")
+        self.assertEqual(said.returncode, 0, said.stderr)
+        self.assertEqual([one["pid"] for one in json.loads(said.stdout)], [at_server.process.pid])
+        self.assertEqual(at_server.ask("describe")["at"], second.address)
+        self.assertIn("nothing of yours", self.grus(here, "drain", first.address, "--to", "local").stdout)
+        for leaves, comes in (("0:0", "0:1"), ("0:1", "0:0")):
+            said = self.grus(here, "drain", leaves, "--to", "local")
+            self.assertEqual(said.returncode, 0, said.stderr)
+            self.assertEqual([place["number"] for place in here.ask("describe")["places"]], [comes])
+        said = self.grus(here, "drain", "Portable", "--to", "local")  # which both of its devices are
+        self.assertEqual(said.returncode, 1, said.stdout)
+        self.assertIn("no other device", said.stderr)
+        self.assertEqual(self.grus(here, "drain", first.address, "--to", first.address).returncode, 2)
+        scoped = self.subject("scope", options=["--gpu", second.address], environment=with_it)
+        said = self.grus(here, "drain", second.address, "--to", first.address, "--json")
+        self.assertEqual(said.returncode, 1, said.stdout)
+        self.assertEqual({one["pid"]: one["ok"] for one in json.loads(said.stdout)},
+                         {at_server.process.pid: True, scoped.process.pid: False})
+        why = json.loads(self.grus(here, "why", scoped.process.pid, "--json").stdout)
+        self.assertIn("program-scope", why[0]["immovable"][0])
+        for subject in (at_server, here, scoped):
+            subject.end()
 
 
 class LongMovesTest(TestCase):

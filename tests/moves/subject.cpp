@@ -10,12 +10,17 @@
 //   create       objects made, built again and freed all the time
 //   image        an image, of which a part is mapped and written, and then all of it
 //   clock        the times of events never go back
-//   enqueue      a thread that only enqueues; what it tells is its longest call
+//   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
+//                another thread took the core from it
+//   backlog COUNT MS  so many kernels, each of about that long, are enqueued at once, and again for each line of input
+//   count        as told by lines of input: `add` enqueues 1 more for every word, `ask` asks, makes and releases this
+//                and that, `look` reads; prints what it read, or `done`
 //   flip         pages that are changed and changed back all the time
 //   swap         blocks of 32 bytes that are swapped within each page all the time
 //   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
 #include <CL/cl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,7 +30,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <iostream>
+#include <map>
 #include <numeric>
 #include <random>
 #include <string>
@@ -54,6 +61,7 @@ kernel void swap(global uint* words, uint blocks) {  // of each page; a work ite
   block[first] = block[second];
   block[second] = word;
 }
+kernel void increment(global uint* words) { words[get_global_id(0)] += 1; }
 kernel void wait_a_while(global uint* words, uint rounds) {
   uint x = get_global_id(0);
   for (uint i = 0; i < rounds; ++i) x = x * 1664525u + 1013904223u;
@@ -404,7 +412,7 @@ void callback() {
   while (rounds.next()) {
     cl_event event = nullptr;
     subject.run(advance, memory, rounds.begin(), kWords, &event);
-    if (rounds.number() % 64 == 1 && asked - called < 100) {
+    if (rounds.number() % 64 == 1 && asked < called + 100) {
       ++asked;
       const auto call = [](cl_event, cl_int, void*) {
         std::this_thread::sleep_for(std::chrono::milliseconds{30});
@@ -529,21 +537,129 @@ void clock_goes_on() {
   rounds.tell();
 }
 
-void enqueue() {
-  constexpr size_t kWords = 64;
+long times_interrupted() {
+  rusage used{};
+  getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nivcsw;
+}
+
+void enqueue(const std::vector<size_t>& sizes) {
+  constexpr size_t kPart = 64;
+  const size_t words = std::max(kPart, sizes.empty() ? kPart : sizes[0]);
   Subject subject;
   cl_kernel advance = subject.kernel("advance");
-  cl_mem memory = subject.buffer(kWords);
-  subject.run(subject.kernel("fill"), memory, 0, kWords);
+  cl_mem memory = subject.buffer(words);
+  subject.run(subject.kernel("fill"), memory, 0, words);
   subject.finish();
   Rounds rounds;
+  struct Call {
+    double start;
+    double milliseconds;
+    long interrupted;
+  };
+  std::vector<Call> calls;
+  calls.reserve(1 << 20);
   while (rounds.next()) {
-    subject.run(advance, memory, rounds.begin(), kWords);
+    const cl_uint round = rounds.begin();
+    const long before = times_interrupted();
+    const auto start = Clock::now();
+    subject.run(advance, memory, round, kPart);
+    const auto took = Clock::now() - start;
+    calls.push_back({std::chrono::duration<double>{start.time_since_epoch()}.count(),
+                     std::chrono::duration<double, std::milli>{took}.count(), times_interrupted() - before});
     std::this_thread::sleep_for(std::chrono::microseconds{200});
   }
   subject.finish();
-  expect_advanced(subject, memory, kWords, kWords, 0, rounds.number());
-  rounds.tell();
+  expect_advanced(subject, memory, words, kPart, 0, rounds.number());
+  std::printf("{\"rounds\": %u, \"calls\": [", rounds.number());
+  std::erase_if(calls, [](const Call& call) { return call.milliseconds < 0.1; });
+  for (const Call& call : calls)
+    std::printf("%s[%.6f, %.3f, %ld]", &call == calls.data() ? "" : ", ", call.start, call.milliseconds,
+                call.interrupted);
+  std::printf("]} right\n");
+}
+
+void backlog(const std::vector<size_t>& sizes) {
+  constexpr size_t kWords = 64;
+  const size_t count = !sizes.empty() ? sizes[0] : 100;
+  const double wanted = static_cast<double>(sizes.size() > 1 ? sizes[1] : 10);
+  Subject subject;
+  cl_kernel kernel = subject.kernel("wait_a_while");
+  cl_mem memory = subject.buffer(kWords);
+  const cl_uint zero = 0;
+  check(clEnqueueFillBuffer(subject.queue, memory, &zero, sizeof zero, 0, kWords * sizeof zero, 0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+  subject.finish();
+  cl_uint steps = 100000;
+  double took = 0;
+  cl_uint launched = 0;
+  for (int attempt = 0; attempt < 10; ++attempt, ++launched) {
+    const auto start = Clock::now();
+    subject.run(kernel, memory, steps, kWords);
+    subject.finish();
+    took = std::chrono::duration<double, std::milli>{Clock::now() - start}.count();
+    if (attempt < 9) steps = static_cast<cl_uint>(steps * wanted / took);
+  }
+  const auto add = [&] {
+    for (size_t next = 0; next < count; ++next, ++launched) subject.run(kernel, memory, steps, kWords);
+    check(clFlush(subject.queue), "clFlush");
+  };
+  add();
+  std::printf("ready\n");
+  std::fflush(stdout);
+  for (std::string line; std::getline(std::cin, line);) {
+    add();
+    std::printf("%.3f\n", took);
+    std::fflush(stdout);
+  }
+  for (const cl_uint word : subject.read(memory, kWords)) {
+    if (word != launched) fail(std::to_string(word) + " kernels of " + std::to_string(launched));
+  }
+  std::printf("{\"kernels\": %u, \"kernel_ms\": %.3f} right\n", launched, took);
+}
+
+void count() {
+  constexpr size_t kWords = 1 << 12;
+  Subject subject;
+  cl_kernel increment = subject.kernel("increment");
+  cl_mem memory = subject.buffer(kWords);
+  const cl_uint zero = 0;
+  check(clEnqueueFillBuffer(subject.queue, memory, &zero, sizeof zero, 0, kWords * sizeof zero, 0, nullptr, nullptr),
+        "clEnqueueFillBuffer");
+  subject.finish();
+  std::printf("ready\n");
+  std::fflush(stdout);
+  std::vector<cl_event> events;
+  for (std::string line; std::getline(std::cin, line);) {
+    if (line == "look") {
+      std::printf("%u\n", subject.read(memory, kWords).back());
+    } else if (line == "add") {
+      check(clSetKernelArg(increment, 0, sizeof memory, &memory), "clSetKernelArg");
+      check(clEnqueueNDRangeKernel(subject.queue, increment, 1, nullptr, &kWords, nullptr, 0, nullptr,
+                                   &events.emplace_back()),
+            "clEnqueueNDRangeKernel");
+      check(clFlush(subject.queue), "clFlush");
+      std::printf("done\n");
+    } else {
+      char name[256] = "";
+      cl_uint units = 0;
+      cl_int status = 0;
+      size_t size = 0;
+      check(clGetDeviceInfo(subject.device, CL_DEVICE_NAME, sizeof name, name, nullptr), "clGetDeviceInfo");
+      check(clGetDeviceInfo(subject.device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units, nullptr),
+            "clGetDeviceInfo");
+      check(clGetKernelInfo(increment, CL_KERNEL_FUNCTION_NAME, sizeof name, name, nullptr), "clGetKernelInfo");
+      check(clGetMemObjectInfo(memory, CL_MEM_SIZE, sizeof size, &size, nullptr), "clGetMemObjectInfo");
+      for (cl_event event : events) {
+        check(clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr), "event");
+        check(clReleaseEvent(event), "clReleaseEvent");
+      }
+      events.clear();
+      check(clReleaseMemObject(subject.buffer(kWords)), "clReleaseMemObject");
+      std::printf("done\n");
+    }
+    std::fflush(stdout);
+  }
 }
 
 // Any number of times there and back: as often as not, a copy is made in between.
@@ -625,34 +741,34 @@ int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<size_t> sizes;
   for (int next = 2; next < argc; ++next) sizes.push_back(std::strtoul(argv[next], nullptr, 10));
-  if (what == "busy") {
-    busy(sizes);
-  } else if (what == "scattered") {
-    scattered(sizes);
-  } else if (what == "const") {
-    busy({2, 1, 1}, "sneak");
-  } else if (what == "scope") {
-    scope();
-  } else if (what == "mapped") {
-    mapped();
-  } else if (what == "callback") {
-    callback();
-  } else if (what == "create") {
-    create();
-  } else if (what == "image") {
-    image();
-  } else if (what == "clock") {
-    clock_goes_on();
-  } else if (what == "enqueue") {
-    enqueue();
-  } else if (what == "flip") {
-    flip();
-  } else if (what == "swap") {
-    swap();
-  } else if (what == "state") {
-    state();
-  } else {
-    std::fprintf(stderr, "move_subject busy|scattered|const|scope|mapped|callback|create|image|clock|enqueue|flip|swap|state\n");
-    return 2;
+  using Sizes = const std::vector<size_t>&;
+  const std::map<std::string, std::function<void(Sizes)>> programs{
+      {"busy", [](Sizes given) { busy(given); }},
+      {"scattered", scattered},
+      {"const",
+       [](Sizes) {
+         busy({2, 1, 1}, "sneak");
+       }},
+      {"scope", [](Sizes) { scope(); }},
+      {"mapped", [](Sizes) { mapped(); }},
+      {"callback", [](Sizes) { callback(); }},
+      {"create", [](Sizes) { create(); }},
+      {"image", [](Sizes) { image(); }},
+      {"clock", [](Sizes) { clock_goes_on(); }},
+      {"enqueue", enqueue},
+      {"backlog", backlog},
+      {"count", [](Sizes) { count(); }},
+      {"flip", [](Sizes) { flip(); }},
+      {"swap", [](Sizes) { swap(); }},
+      {"state", [](Sizes) { state(); }},
+  };
+  const auto program = programs.find(what);
+  if (program != programs.end()) {
+    program->second(sizes);
+    return 0;
   }
+  std::fprintf(stderr, "usage: move_subject PROGRAM [NUMBER...]; programs:");
+  for (const auto& [name, run] : programs) std::fprintf(stderr, " %s", name.c_str());
+  std::fprintf(stderr, "\n");
+  return 2;
 }
