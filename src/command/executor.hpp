@@ -128,7 +128,7 @@ class Executor : public BelowSeam {
   virtual bool is_in_this_process() const = 0;
   virtual bool has_device() const { return true; }
   // What a buffer holds, where that is host memory which nobody but a move reads and writes; else null.
-  virtual std::byte* contents_of(ObjectId) { return nullptr; }
+  virtual std::shared_ptr<HostMemory> contents_of(ObjectId) { return nullptr; }
   virtual std::string address() const { return "local"; }  // as `grus move --to` names it
   virtual void session_left() {}                           // the session is elsewhere
   virtual void leave() {}                                  // and nobody uses this any more

@@ -14,6 +14,7 @@ using namespace std::chrono_literals;
 constexpr std::chrono::nanoseconds kOften = 50us;
 constexpr std::chrono::nanoseconds kSeldom = 2ms;
 constexpr int kPart = 32;
+constexpr auto kLinger = 100ms;
 
 }  // namespace
 
@@ -29,8 +30,11 @@ Watch::~Watch() {
 void Watch::add(std::function<bool()> is_over) {
   const std::lock_guard lock{mutex_};
   new_.push_back({std::move(is_over), Clock::now()});
-  if (!thread_.joinable()) thread_ = start_thread("grus-watch", [this] { run(); });
   changed_.notify_all();
+  if (is_running_) return;
+  if (thread_.joinable()) thread_.join();
+  thread_ = start_thread("grus-watch", [this] { run(); });
+  is_running_ = true;
 }
 
 void Watch::run() {
@@ -39,7 +43,8 @@ void Watch::run() {
     {
       std::unique_lock lock{mutex_};
       if (all.empty()) {
-        changed_.wait(lock, [this] { return is_over_ || !new_.empty(); });
+        is_running_ = changed_.wait_for(lock, kLinger, [this] { return is_over_ || !new_.empty(); });
+        if (!is_running_) return;
       } else {
         const auto newest = std::max_element(
             all.begin(), all.end(), [](const auto& one, const auto& other) { return one.since < other.since; });

@@ -1,5 +1,5 @@
-// Looks again and again whether something is so, on a thread of its own that there is while there is something to look
-// at. For what drivers tell late, or not at all.
+// Looks again and again whether something is so, on a thread that there is for as long as there is something to look
+// at. For what drivers tell late.
 #pragma once
 
 #include <chrono>
@@ -32,6 +32,7 @@ class Watch {
   std::condition_variable changed_;
   std::vector<Watched> new_;
   bool is_over_ = false;
+  bool is_running_ = false;
   std::thread thread_;
 };
 

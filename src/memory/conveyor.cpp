@@ -66,13 +66,21 @@ std::byte* Conveyor::take() {
   return memory_->data() + handed_over_ % kSlots * slot_size_;
 }
 
-void Conveyor::hand_over(std::function<void()> write) {
-  if (!thread_.joinable()) return write();
+void Conveyor::hand_over(Job job) {
+  if (!thread_.joinable()) {
+    job.write();
+    return job.finish();
+  }
   const std::lock_guard lock{mutex_};
   check();
-  writes_.push_back(std::move(write));
+  jobs_.push_back(std::move(job));
   ++handed_over_;
   changed_.notify_all();
+}
+
+bool Conveyor::is_idle() {
+  const std::lock_guard lock{mutex_};
+  return thread_.joinable() && handed_over_ == written_;
 }
 
 void Conveyor::finish() {
@@ -81,23 +89,35 @@ void Conveyor::finish() {
   check();
 }
 
+void Conveyor::try_to(const std::function<void()>& act, std::unique_lock<std::mutex>& lock) {
+  lock.unlock();
+  std::exception_ptr failure;
+  try {
+    act();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  lock.lock();
+  if (failure && !failure_) failure_ = failure;
+}
+
 void Conveyor::run() {
+  std::deque<Job> unfinished;
   std::unique_lock lock{mutex_};
-  for (;;) {
-    changed_.wait(lock, [this] { return is_over_ || !writes_.empty(); });
-    if (is_over_) return;
-    const auto write = std::move(writes_.front());
-    writes_.pop_front();
-    lock.unlock();
-    std::exception_ptr failure;
-    try {
-      write();
-    } catch (...) {
-      failure = std::current_exception();
+  while (!is_over_ || !unfinished.empty()) {
+    if (!jobs_.empty() && !is_over_) {
+      unfinished.push_back(std::move(jobs_.front()));
+      jobs_.pop_front();
+      try_to(unfinished.back().write, lock);
+      if (unfinished.size() < kSlots) continue;
     }
-    lock.lock();
+    if (unfinished.empty()) {
+      changed_.wait(lock, [this] { return is_over_ || !jobs_.empty(); });
+      continue;
+    }
+    try_to(unfinished.front().finish, lock);
+    unfinished.pop_front();
     ++written_;
-    if (failure && !failure_) failure_ = failure;
     changed_.notify_all();
   }
 }

@@ -27,15 +27,22 @@ class Conveyor {
   // Memory to read into, the same until it is handed over. Waits until what it held before is written. As the other
   // functions, throws what a write threw.
   std::byte* take();
-  // `write` is called in its turn, and is the last to use what was taken.
-  void hand_over(std::function<void()> write);
-  void finish();  // waits until everything is written
+  // `write` is called in its turn; what was taken isn't used any more when `finish` returns, which comes later if there
+  // is more to write.
+  struct Job {
+    std::function<void()> write;
+    std::function<void()> finish = [] {};
+  };
+  void hand_over(Job job);
+  bool is_idle();  // nothing waits to be written
+  void finish();   // waits until everything is written
 
  private:
-  static constexpr std::size_t kSlots = 4;
+  static constexpr std::size_t kSlots = 8;
 
   Conveyor(std::shared_ptr<HostMemory> memory, Overlap overlap);
   void run();
+  void try_to(const std::function<void()>& act, std::unique_lock<std::mutex>& lock);
   void check() const;
 
   const std::shared_ptr<HostMemory> memory_;
@@ -45,7 +52,7 @@ class Conveyor {
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<std::function<void()>> writes_;
+  std::deque<Job> jobs_;  // to be written
   std::exception_ptr failure_;
   std::size_t handed_over_ = 0;
   std::size_t written_ = 0;

@@ -57,7 +57,7 @@ void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPage
     std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
     for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
     if (!runs.empty()) {
-      route.conveyor.hand_over([&to = route.to, placement, buffer, start, chunk, runs = std::move(runs)] {
+      route.conveyor.hand_over({[&to = route.to, placement, buffer, start, chunk, runs = std::move(runs)] {
         for (const Run& run : runs) {
           const Range range{start + run.offset, run.size};
           if (run.kind == Run::Kind::zero) {
@@ -67,7 +67,7 @@ void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPage
             check(to.submit(command::Write{{buffer}, range, chunk.data() + run.offset}, placement), "writing memory");
           }
         }
-      });
+      }});
     }
     on_copied(copied);
   }
@@ -78,9 +78,14 @@ void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byt
   constexpr std::size_t kPart = 16 * kChunk;
   for (std::size_t start = 0; start < contents.size(); start += kPart) {
     const Range range{start, std::min(kPart, contents.size() - start)};
-    check(route.to.submit(command::Write{{buffer}, range, contents.data() + start},
-                          {.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes}),
-          "writing memory");
+    const auto write = [&to = route.to, queue = route.queue, buffer, range, from = contents.data() + start] {
+      check(to.submit(command::Write{{buffer}, range, from}, {queue, {}, {}, Blocking::yes}), "writing memory");
+    };
+    if (route.conveyor.is_idle()) {  // two threads write
+      route.conveyor.hand_over({write});
+    } else {
+      write();
+    }
     on_copied({.read = range.size, .sent = range.size});
   }
 }

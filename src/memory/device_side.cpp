@@ -11,10 +11,13 @@ namespace grus::memory {
 namespace {
 
 constexpr std::size_t kLanes = 32;
-// Pages that are looked at at a time: a kernel may have to wait for one of the program's, so they are many; fewer where
-// they are copied first.
+// Pages that are looked at at a time; fewer where they are copied first.
 constexpr std::size_t kMost = std::size_t{1} << 18;
-constexpr std::size_t kMostCopied = std::size_t{1} << 15;
+constexpr std::size_t kMostCopied = std::size_t{1} << 14;
+constexpr std::size_t kBatch = kSlotSize / kPage;  // that are put together
+constexpr std::size_t kMostLanes = 8;
+constexpr std::size_t kLookingLanes = 4;       // of them; what the others have found is put together, and read
+constexpr std::size_t kPartOfMemory = 1 << 6;  // of the device's, for all lanes
 constexpr std::size_t kFirstRead = 16 * 1024;  // of a list, with its length
 constexpr cl_uint kIsZero = 0x80000000;
 
@@ -50,14 +53,22 @@ void DeviceSide::set_up(Role role) {
   fingerprint_ = make_kernel("fingerprint");
   gather_ = make_kernel("gather");
   scatter_ = make_kernel("scatter");
+  lanes_.resize(lanes_for(role));
   for (Lane& lane : lanes_) {
     lane.queue = make_queue();
-    lane.gathered = make_buffer(kSlotSize);
-    lane.indices = make_buffer(kSlotSize / kPage * sizeof(cl_uint));
-    if (role == Role::destination) return;
+    lane.gathered = make_buffer(kBatch * kPage);
+    lane.indices = make_buffer(kBatch * sizeof(cl_uint));
+    if (role == Role::destination) continue;
     lane.staging = make_buffer(kMostCopied * kPage);
     lane.changed = make_buffer((1 + kMost) * sizeof(cl_uint));
   }
+}
+
+std::size_t DeviceSide::lanes_for(Role role) const {
+  if (role == Role::destination) return kMostLanes;
+  const auto bytes = executor_.device_info(context_.devices[0]->id(), CL_DEVICE_GLOBAL_MEM_SIZE);
+  const cl_ulong memory = bytes ? from_bytes<cl_ulong>(*bytes) : 0;
+  return std::clamp<std::size_t>(memory / kPartOfMemory / ((kMostCopied + kBatch) * kPage), 2, kMostLanes);
 }
 
 std::unique_ptr<DeviceSide> DeviceSide::make(Executor& executor, Context& context, Role role) {
@@ -83,7 +94,7 @@ DeviceSide::~DeviceSide() {
   }
   if (is_program_there_) executor_.free(ObjectType::program, program_->id());
   const Gate::Entry entry{kInternalCall};
-  lanes_ = {};
+  lanes_.clear();
   fingerprint_ = gather_ = scatter_ = {};
   program_ = {};
 }
@@ -157,8 +168,8 @@ void DeviceSide::read(const Lane& lane, ObjectId memory, Range range, void* to) 
         "reading memory");
 }
 
-void DeviceSide::write(const Lane& lane, ObjectId memory, Range range, const void* from) {
-  check(executor_.submit(command::Write{{memory}, range, from}, {lane.queue->id(), {}, {}, Blocking::yes}),
+void DeviceSide::write(const Lane& lane, ObjectId memory, Range range, const void* from, Blocking blocking) {
+  check(executor_.submit(command::Write{{memory}, range, from}, {lane.queue->id(), {}, {}, blocking}),
         "writing memory");
 }
 
@@ -175,7 +186,7 @@ std::unique_ptr<DeviceTable> DeviceSide::make_table(std::size_t size) {
   } catch (const std::runtime_error&) {
     return nullptr;
   }
-  // By the lane that looks at it first. The other must wait for that.
+  // By the lane that looks at it first. Others must wait for that.
   clear(lanes_[turn_], table->fingerprints->id(), bytes);
   if (size > kMostCopied * kPage) check(executor_.finish(lanes_[turn_].queue->id()), "clearing memory");
   return table;
@@ -188,7 +199,7 @@ void DeviceSide::free(DeviceTable& table) noexcept {
 }
 
 DeviceSide::Look DeviceSide::begin(const Lane& lane, const Buffer& buffer, std::size_t first, std::size_t count) {
-  Look look{buffer, first, count, buffer.id, first};
+  Look look{&lane, buffer, first, count, buffer.id, first};
   if (buffer.source == Source::runs) {
     const command::Copy copy{{buffer.id, lane.staging->id()}, first * kPage, 0, count * kPage};
     check(executor_.submit(copy, {.queue = lane.queue->id(), .waits = {}, .event = {}}),
@@ -206,7 +217,8 @@ DeviceSide::Look DeviceSide::begin(const Lane& lane, const Buffer& buffer, std::
   return look;
 }
 
-DeviceSide::Changed DeviceSide::changed_pages(const Lane& lane, const Look& look) {
+DeviceSide::Changed DeviceSide::changed_pages(const Look& look) {
+  const Lane& lane = *look.lane;
   std::vector<cl_uint> list(1 + look.count);
   const std::size_t size = list.size() * sizeof(cl_uint);
   const std::size_t at_once = std::min(size, kFirstRead);
@@ -229,63 +241,103 @@ DeviceSide::Changed DeviceSide::changed_pages(const Lane& lane, const Look& look
 
 void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route,
                             ObjectId buffer, Range range) {
-  if (std::byte* const contents = route.to.contents_of(buffer))
-    return read(lane, from, {offset_there, range.size}, contents + range.offset);
+  if (const auto contents = route.to.contents_of(buffer)) {
+    std::byte* const to = contents->data() + range.offset;
+    const std::size_t half = range.size / 2;
+    route.conveyor.hand_over({[this, &lane, from, offset_there, half, to] {
+      read(lane, from, {offset_there, half}, to);
+    }});
+    read(lane, from, {offset_there + half, range.size - half}, to + half);
+    return route.conveyor.finish();
+  }
   for (std::size_t done = 0; done < range.size; done += kSlotSize) {
     const Range part{range.offset + done, std::min(range.size - done, kSlotSize)};
     std::byte* const host = route.conveyor.take();
     read(lane, from, {offset_there + done, part.size}, host);
-    route.conveyor.hand_over([&to = route.to, queue = route.queue, buffer, part, host] {
+    route.conveyor.hand_over({[&to = route.to, queue = route.queue, buffer, part, host] {
       check(to.submit(command::Write{{buffer}, part, host}, {queue, {}, {}, Blocking::yes}), "writing memory");
-    });
+    }});
   }
 }
 
-// At the destination, on the thread that writes.
-void DeviceSide::scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first) {
-  const Lane& lane = lanes_[0];
-  write(lane, lane.gathered->id(), {0, numbers.size() * kPage}, pages);
-  write(lane, lane.indices->id(), {0, numbers.size_bytes()}, numbers.data());
+// At the destination, on the thread that writes. It only begins: the device may have much else to do.
+const DeviceSide::Lane& DeviceSide::scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer,
+                                            std::size_t first) {
+  const Lane& lane = lanes_[std::exchange(turn_, (turn_ + 1) % lanes_.size())];
+  write(lane, lane.gathered->id(), {0, numbers.size() * kPage}, pages, Blocking::no);
+  write(lane, lane.indices->id(), {0, numbers.size_bytes()}, numbers.data(), Blocking::no);
   launch(lane, *scatter_,
          {memory_argument(lane.gathered->id()), memory_argument(lane.indices->id()), memory_argument(buffer),
           value_argument(first)},
          numbers.size());
-  check(executor_.finish(lane.queue->id()), "writing memory");
+  check(executor_.flush(lane.queue->id()), "writing memory");
+  return lane;
 }
 
-void DeviceSide::send_some(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
-                           std::span<const cl_uint> pages) {
-  constexpr std::size_t kBatch = kSlotSize / kPage;
-  for (std::size_t done = 0; done < pages.size(); done += kBatch) {
-    const auto part = pages.subspan(done, std::min(kBatch, pages.size() - done));
-    std::vector<cl_uint> batch{part.begin(), part.end()};
-    write(lane, lane.indices->id(), {0, part.size_bytes()}, part.data());
-    launch(lane, *gather_,
-           {memory_argument(look.from), value_argument(look.first_there), memory_argument(lane.indices->id()),
-            memory_argument(lane.gathered->id())},
-           batch.size());
+// The next of the pages that changed are put together; answers which.
+std::span<const cl_uint> DeviceSide::gather(const Look& look, std::size_t done) {
+  const Lane& lane = *look.lane;
+  const std::span<const cl_uint> all = look.changed->pages;
+  const auto batch = all.subspan(done, std::min(kBatch, all.size() - done));
+  write(lane, lane.indices->id(), {0, batch.size_bytes()}, batch.data(), Blocking::yes);
+  launch(lane, *gather_,
+         {memory_argument(look.from), value_argument(look.first_there), memory_argument(lane.indices->id()),
+          memory_argument(lane.gathered->id())},
+         batch.size());
+  check(executor_.flush(lane.queue->id()), "looking at pages");
+  return batch;
+}
+
+// Waits for what the lane found; the first of it is put together meanwhile.
+void DeviceSide::end(Look& look) {
+  if (look.changed) return;
+  look.changed = changed_pages(look);
+  const std::size_t changed = look.changed->pages.size();
+  if (changed != 0 && changed != look.count) gather(look, 0);
+}
+
+void DeviceSide::send_some(const Look& look, const Route& route, DeviceSide* there) {
+  const Lane& lane = *look.lane;
+  const std::span<const cl_uint> all = look.changed->pages;
+  for (std::size_t done = 0; done < all.size(); done += kBatch) {
+    const auto pages = done == 0 ? all.first(std::min(kBatch, all.size())) : gather(look, done);
     std::byte* const host = route.conveyor.take();
-    read(lane, lane.gathered->id(), {0, batch.size() * kPage}, host);
-    route.conveyor.hand_over([=, &to = route.to, queue = route.queue, buffer = look.buffer.id, first = look.first,
-                              batch = std::move(batch)] {
-      if (there) return there->scatter(host, batch, buffer, first);
-      each_run(batch, [&](std::size_t start, std::size_t count) {
-        const Range range{(first + batch[start]) * kPage, count * kPage};
-        check(to.submit(command::Write{{buffer}, range, host + start * kPage}, {queue, {}, {}, Blocking::yes}),
-              "writing memory");
-      });
-    });
+    read(lane, lane.gathered->id(), {0, pages.size() * kPage}, host);
+    route.conveyor.hand_over(write_job(look, route, there, host, {pages.begin(), pages.end()}));
   }
 }
 
-void DeviceSide::send(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
-                      const OnCopied& on_copied) {
-  const auto [changed, zero] = changed_pages(lane, look);
+Conveyor::Job DeviceSide::write_job(const Look& look, const Route& route, DeviceSide* there, const std::byte* host,
+                                    std::vector<cl_uint> pages) {
+  const auto batch = std::make_shared<const std::vector<cl_uint>>(std::move(pages));
+  const ObjectId buffer = look.buffer.id;
+  const std::size_t first = look.first;
+  if (there) {
+    const auto lane = std::make_shared<const Lane*>(nullptr);
+    return {[=] { *lane = &there->scatter(host, *batch, buffer, first); },
+            [=] {
+              if (*lane) check(there->executor_.finish((*lane)->queue->id()), "writing memory");
+            }};
+  }
+  return {[=, &to = route.to, queue = route.queue] {
+    each_run(*batch, [&](std::size_t start, std::size_t count) {
+      const Range range{(first + (*batch)[start]) * kPage, count * kPage};
+      check(to.submit(command::Write{{buffer}, range, host + start * kPage}, {queue, {}, {}, Blocking::yes}),
+            "writing memory");
+    });
+  }};
+}
+
+void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
+  Look look = std::move(looks_.front());
+  looks_.pop_front();
+  end(look);
+  const auto& [changed, zero] = *look.changed;
   if (changed.size() == look.count) {
-    send_whole(lane, look.from, look.first_there * kPage, route, look.buffer.id,
+    send_whole(*look.lane, look.from, look.first_there * kPage, route, look.buffer.id,
                {look.first * kPage, look.count * kPage});
   } else {
-    send_some(lane, look, route, there, changed);
+    send_some(look, route, there);
   }
   each_run(zero, [&, &zero = zero](std::size_t start, std::size_t length) {
     const Range range{(look.first + zero[start]) * kPage, length * kPage};
@@ -299,20 +351,21 @@ void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffe
   const std::size_t pages = buffer.size / kPage;
   const std::size_t most = buffer.source == Source::runs ? kMostCopied : kMost;
   for (std::size_t first = 0; first < pages; first += most) {
-    Look next = begin(lanes_[turn_], buffer, first, std::min(most, pages - first));
-    finish(route, there, on_copied);
-    pending_ = next;
-    turn_ = 1 - turn_;
+    if (looks_.size() == lanes_.size()) send_first(route, there, on_copied);
+    looks_.push_back(begin(lanes_[turn_], buffer, first, std::min(most, pages - first)));
+    turn_ = (turn_ + 1) % lanes_.size();
+    if (looks_.size() > kLookingLanes) end(looks_[looks_.size() - 1 - kLookingLanes]);
   }
   // Less than a page is always sent.
   if (const std::size_t rest = buffer.size % kPage; rest != 0) {
-    send_whole(lanes_[turn_], buffer.id, buffer.size - rest, route, buffer.id, {buffer.size - rest, rest});
+    send_whole(lanes_[0], buffer.id, buffer.size - rest, route, buffer.id, {buffer.size - rest, rest});
     on_copied({.read = rest, .sent = rest});
   }
 }
 
 void DeviceSide::finish(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
-  if (const auto look = std::exchange(pending_, std::nullopt)) send(lanes_[1 - turn_], *look, route, there, on_copied);
+  for (Look& look : looks_) end(look);
+  while (!looks_.empty()) send_first(route, there, on_copied);
 }
 
 }  // namespace grus::memory

@@ -3,9 +3,10 @@
 // do it, and so behind a server too.
 #pragma once
 
-#include <array>
+#include <deque>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
@@ -13,7 +14,7 @@
 namespace grus::memory {
 
 // Of the conveyor that a device's side copies by.
-inline constexpr std::size_t kSlotSize = std::size_t{32} << 20;
+inline constexpr std::size_t kSlotSize = std::size_t{16} << 20;
 
 // What was sent of one buffer, known to the source's device.
 struct DeviceTable {
@@ -33,7 +34,7 @@ class DeviceSide {
   std::unique_ptr<DeviceTable> make_table(std::size_t size);
   void free(DeviceTable& table) noexcept;
 
-  // As copy_buffer; the last part of it is only sent with the next, or by finish. While the program runs, what is
+  // As copy_buffer; the last parts of it are only sent with the next, or by finish. While the program runs, what is
   // fingerprinted is what is sent: a copy on the device. `there` may be null: then the host writes pages one run after
   // the other.
   enum class Source : std::uint8_t { runs, rests };
@@ -47,7 +48,7 @@ class DeviceSide {
   void finish(const Route& route, DeviceSide* there, const OnCopied& on_copied);
 
  private:
-  // One of two that take turns: what one has looked at is read while the other looks.
+  // They take turns. A kernel may have to wait for one of the program's, so several wait at a time.
   struct Lane {
     Ref<Queue> queue;
     Ref<Memory> staging;   // a copy of what is looked at
@@ -55,13 +56,20 @@ class DeviceSide {
     Ref<Memory> gathered;  // pages that changed
     Ref<Memory> indices;
   };
+  // Numbers of pages, counted from the first of a look, that are new or have changed.
+  struct Changed {
+    std::vector<cl_uint> pages;
+    std::vector<cl_uint> zero;  // that hold only zeroes now
+  };
   // Pages that a lane looks at.
   struct Look {
+    const Lane* lane = nullptr;
     Buffer buffer;
     std::size_t first = 0;
     std::size_t count = 0;
     ObjectId from;  // where they are now
     std::size_t first_there = 0;
+    std::optional<Changed> changed = std::nullopt;  // once that is known
   };
 
   DeviceSide(Executor& executor, Context& context);
@@ -73,21 +81,20 @@ class DeviceSide {
   Argument memory_argument(ObjectId memory);
   Argument value_argument(std::uint64_t value);
   void read(const Lane& lane, ObjectId memory, Range range, void* to);
-  void write(const Lane& lane, ObjectId memory, Range range, const void* from);
+  void write(const Lane& lane, ObjectId memory, Range range, const void* from, Blocking blocking);
   void clear(const Lane& lane, ObjectId memory, std::size_t size);
+  std::size_t lanes_for(Role role) const;
   Look begin(const Lane& lane, const Buffer& buffer, std::size_t first, std::size_t count);
-  // Numbers of pages, counted from the first of the look, that are new or have changed.
-  struct Changed {
-    std::vector<cl_uint> pages;
-    std::vector<cl_uint> zero;  // that hold only zeroes now
-  };
-  Changed changed_pages(const Lane& lane, const Look& look);
-  void send(const Lane& lane, const Look& look, const Route& route, DeviceSide* there, const OnCopied& on_copied);
-  void send_some(const Lane& lane, const Look& look, const Route& route, DeviceSide* there,
-                 std::span<const cl_uint> pages);
+  Changed changed_pages(const Look& look);
+  void end(Look& look);
+  std::span<const cl_uint> gather(const Look& look, std::size_t done);
+  void send_first(const Route& route, DeviceSide* there, const OnCopied& on_copied);
+  void send_some(const Look& look, const Route& route, DeviceSide* there);
   void send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route, ObjectId buffer,
                   Range range);
-  void scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first);
+  const Lane& scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first);
+  static Conveyor::Job write_job(const Look& look, const Route& route, DeviceSide* there, const std::byte* host,
+                                 std::vector<cl_uint> pages);
 
   Executor& executor_;
   Context& context_;
@@ -96,9 +103,9 @@ class DeviceSide {
   Ref<Kernel> fingerprint_;
   Ref<Kernel> gather_;
   Ref<Kernel> scatter_;
-  std::array<Lane, 2> lanes_;  // a destination has only the first
+  std::vector<Lane> lanes_;
   std::size_t turn_ = 0;
-  std::optional<Look> pending_;  // of the lane whose turn it isn't
+  std::deque<Look> looks_;  // under way, the oldest first
   std::uint64_t stamp_ = 1;
 };
 

@@ -73,9 +73,9 @@ Shelf::Shelved* Shelf::find(ObjectId id) {
   return found == memories_.end() ? nullptr : &found->second;
 }
 
-std::byte* Shelf::contents_of(ObjectId memory) {
+std::shared_ptr<HostMemory> Shelf::contents_of(ObjectId memory) {
   const Shelved* const shelved = find(memory);
-  return shelved && shelved->element_size == 0 ? shelved->memory->data() : nullptr;
+  return shelved && shelved->element_size == 0 ? shelved->memory : nullptr;
 }
 
 cl_int Shelf::create_buffer(const NewBuffer& buffer) {

@@ -38,7 +38,7 @@ class Shelf : public Executor {
   bool works_in_place(ObjectId) override { return false; }
   bool is_in_this_process() const override { return false; }
   bool has_device() const override { return false; }
-  std::byte* contents_of(ObjectId memory) override;
+  std::shared_ptr<HostMemory> contents_of(ObjectId memory) override;
   void session_left() override;
 
   cl_int create_context(ObjectId, std::span<const ObjectId>, std::uint32_t, std::span<const cl_context_properties>,

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 // What a slice is to take.
 constexpr auto kShort = 500us;
 constexpr auto kLong = 2ms;
+constexpr auto kLongest = 15ms;  // of a command, for another to be under way with it
 constexpr std::size_t kMost = 4096;
 constexpr auto kPause = 200us;  // where the device does nothing
 
@@ -45,7 +46,7 @@ bool Slicer::wait_for(const Mark& mark) const {
   });
 }
 
-// Two slices are under way, so that the device always has something to do; but of long commands only one.
+// Two slices are under way, so that the device always has something to do; but of very long commands only one.
 void Slicer::run() {
   if (!wait_for(mark_now())) return;
   is_regular_.store(true, std::memory_order_release);
@@ -65,7 +66,7 @@ void Slicer::run() {
     const auto took = now - std::exchange(last, now);
     if (took < kShort && slice < kMost) slice *= 2;
     if (took > kLong && slice > 1) slice /= 2;
-    most_under_way = took > kLong && slice == 1 ? 1 : 2;
+    most_under_way = took > kLongest ? 1 : 2;
     if (took < kPause) std::this_thread::sleep_for(kPause);
   }
 }

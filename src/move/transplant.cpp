@@ -125,8 +125,8 @@ memory::Route Transplant::route_of(Context& context) {
 void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
   Context& context = *memory.context;
   const memory::Route route = route_of(context);
-  if (const std::byte* const contents = route.from.contents_of(memory.id()))
-    return memory::copy_contents(route, memory.id(), {contents, memory.size}, on_copied);
+  if (const auto contents = route.from.contents_of(memory.id()))
+    return memory::copy_contents(route, memory.id(), {contents->data(), memory.size}, on_copied);
   if (!memory.is_image() && !twin.table && !twin.pages) {
     if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
   }

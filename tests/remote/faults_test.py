@@ -247,7 +247,7 @@ class FaultsTest(Faults):
         deaf = Deaf(server)
         self.addCleanup(deaf.socket.close)
         with self.bystander(server):
-            sent = deaf.send_until_it_is_full(lambda: deaf.message(deaf.WHEN_IDLE), 64 << 20)
+            sent = deaf.send_until_it_is_full(lambda: deaf.message(deaf.WHEN_IDLE, b"\1"), 64 << 20)
             self.assertLess(sent, 64 << 20)
             self.assertLess(memory_of(ready), 256 << 20)
         deaf.socket.close()
