@@ -169,8 +169,14 @@ else
     worst $?
     title "moves: stops"
     PYTHONUNBUFFERED=1 timeout 600 python3 bench/moves.py --vendors "$vendors" --platform "$platform" --rounds 3 \
-      --mib 64 --mib 1024 --mib 8192 --mib 32768 --json "$out/moves-$name.json"
+      --mib 64 --mib 1024 --mib 32768 --json "$out/moves-$name.json"
     worst $?
+    for part in scattered suspended; do
+      title "moves: $part"
+      PYTHONUNBUFFERED=1 timeout 600 python3 bench/moves.py --part $part --vendors "$vendors" --platform "$platform" \
+        --rounds 3 --mib 32768 --json "$out/moves-$part-$name.json"
+      worst $?
+    done
   fi
   if wanted fingerprints; then
     title "fingerprints"
