@@ -6,7 +6,7 @@
 #include "move/control.hpp"
 
 // What the library has besides the API.
-static const bool g_is_set = (grus::api::g_on_start = grus::move::start_control, true);
+static const bool g_is_set = (grus::api::g_on_first_queue = grus::move::start_control, true);
 
 extern "C" {
 

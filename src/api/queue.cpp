@@ -1,7 +1,10 @@
 // Entry points: command queues.
+#include <atomic>
+
 #include "api/answer.hpp"
 #include "api/call.hpp"
 #include "api/check.hpp"
+#include "api/session.hpp"
 
 namespace grus::api {
 namespace {
@@ -19,6 +22,8 @@ Result<cl_command_queue> create(Context& context, Device& device, cl_command_que
   const cl_int code = executor_of(context).create_queue(queue->id(), context.id(), device.id(), list);
   if (code != CL_SUCCESS) return Failure{code};
   queue->created = true;
+  static std::atomic<bool> is_first{true};
+  if (is_first.exchange(false, std::memory_order_relaxed) && g_on_first_queue) g_on_first_queue();
   return reinterpret_cast<cl_command_queue>(queue.hand_out());
 }
 

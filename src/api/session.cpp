@@ -90,7 +90,6 @@ void start_session() {
     }
     starting_executors();
     g_started = true;
-    if (g_on_start) g_on_start();
   });
 }
 
