@@ -146,7 +146,8 @@ def paper(name):
     return tables
 
 
-# Title, the files' patterns (the first that there is a file for counts), how their rows are shown, and what makes them.
+# Title, the files' patterns (the first that there is a file for counts, and
+# the next where it has only a paper's moves), how their rows are shown, and what makes them.
 SECTIONS = [
     ("Instructions added per call", ["instructions*.json"], instructions,
      "bench/instructions.py --json bench/results/instructions.json"),
@@ -162,7 +163,8 @@ SECTIONS = [
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
     ("Workloads, NVIDIA", ["workloads-nvidia*.json"], workloads, "bench/gpu.sh --out bench/results"),
-    *((f"{title}'s own tables, {vendor}", [f"paper-{name}-{file}*.json", f"workloads-{file}*.json"], paper(name),
+    *((f"{title}'s own tables, {vendor}", [f"paper-{name}-{file}*.json", *([f"workloads-{file}*.json"] if name != "gmig" else [])],
+       paper(name),
        f"grus bench --paper {name} --vendors {file}")
       for name, title in papers.TITLES.items() for vendor, file in (("PoCL", "pocl"), ("NVIDIA", "nvidia"))),
     ("Khronos conformance suite, subtests that pass", ["conformance*.json"], conformance, None),
@@ -172,18 +174,22 @@ SECTIONS = [
 
 
 def section(folder, title, patterns, show_rows, maker):
-    paths = next(filter(None, (sorted(folder.glob(pattern)) for pattern in patterns)), [])
     text = [f"## {title}"]
-    if not paths:
+    shown = []
+    for pattern in patterns:
+        for path in sorted(folder.glob(pattern)):
+            try:
+                about, rows = records(json.loads(path.read_text(encoding="utf-8")))
+                text += [origin(about, path.name), show_rows(rows)]
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                raise common.Problem(f"{path}: {type(error).__name__}: {error}") from error
+            shown += rows
+        if any("table" not in row for row in shown):  # else only what a paper has besides workloads
+            break
+    if not shown:
         how = f" Make it with `{maker}`." if maker else ""
         text.append(f"**Missing**: there is no `bench/results/{patterns[0]}`.{how}")
-    for path in paths:
-        try:
-            about, rows = records(json.loads(path.read_text(encoding="utf-8")))
-            text += [origin(about, path.name), show_rows(rows)]
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-            raise common.Problem(f"{path}: {type(error).__name__}: {error}") from error
-    return "\n\n".join(text), not paths
+    return "\n\n".join(text), not shown
 
 
 def write(folder=FOLDER, document=DOCUMENT, only_check=False):

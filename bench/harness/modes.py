@@ -11,10 +11,7 @@ NATIVE = "native"
 AGAIN = "native again"  # what two equal things differ by
 SERVED = ("unix", "tcp")  # through a server on this host
 # Modes of the plan that this version can't do yet: asking for one says so.
-NOT_YET = {
-    "vm": "there is no `grus vm` yet",
-    "moved": "there is no `grus move` yet",
-}
+NOT_YET = {"vm": "there is no `grus vm` yet"}
 KNOWN = (NATIVE, "grus", *SERVED, *NOT_YET)
 
 

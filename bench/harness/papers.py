@@ -20,6 +20,7 @@ class Table:
 
 TITLES = {"crane": "Crane", "logv": "LoGV", "virtio-cl": "virtio-CL", "gmig": "gMig"}
 NOT_GIVEN = "not given"
+MOVES_ELSEWHERE = "Moves: in a file of their own, or not measured."
 
 LOGV_OVERHEAD = {"mmul": -0.06, "lud": -0.56, "nn": -0.33, "backprop": 3.55}
 # Seconds natively and in the guest, and MB to and from the host.
@@ -36,6 +37,11 @@ GMIG_PAGE_NS = {0: "468.6", 1: "353.5"}
 GMIG_CLASSES = ("18.9%", "38.4%", "37.8%", "4.8%")
 GMIG_LONGER = {5.0: "+42 to +90%"}
 CRANE = {"x264": 12.5, "SHOC level 1, mean": 5.25}
+# Stops before and after a migration: to remoting, and back to the device. MB moved in each.
+CRANE_MOVES = {"encoder": ("x264", "0.1 + 0.83", "16 + 16"), "cnn": ("DeepCL", "1.57 + 4.90", "256 + 256"),
+               "water": ("FAHBench", "0.073 + 0.52", "1 + 0")}
+# ms: what it costs the program, downtime, the whole migration.
+LOGV_MOVES = {"mmul": ("962.9", "149.2", "3051.3"), "lud": ("1903.9", "196.0", "2293.0")}
 
 
 def percent(ratio):
@@ -80,7 +86,29 @@ def split(names, workloads):
             Table(["workload", "mode", "overhead [95%]", "ms", "to", "from", "other"], lines, left=2)]
 
 
-def crane(names):
+def both_ways(row, key, scale=1.0):
+    return " + ".join(common.short(scale * row[way][key]) for way in ("there", "back"))
+
+
+def crane_moves(rows):
+    lines = []
+    for row in rows:
+        theirs, stops, megabytes = CRANE_MOVES[row["workload"]]
+        ours = ["FAILED", *[""] * 7] if "broken" in row else [
+            ", ".join(f"{count} {kind}" for kind, count in row["objects"].items() if count), common.short(row["MiB"]), row["moves"],
+            *(both_ways(row, key) for key in ("running_MiB", "stopped_MiB", "stop_s", "drain_s", "move_s"))]
+        lines.append([f"{row['workload']} (theirs: {theirs})", *ours, stops, megabytes])
+    lines.append(["OpenMM's water (theirs: FAHBench)", "not measured", *[""] * 7, *CRANE_MOVES["water"][1:]])
+    return ["Crane: moves to a server of this host and back while the program runs, there + back. Theirs: before + after a migration, to "
+            "a proxy and back to the device. All results were those of native runs",
+            Table(["workload", "objects", "MiB", "moves", "MiB sent running", "MiB sent in the stop", "stop s", "of it for the device",
+                   "whole move s", "published stop s", "published MB"], lines, left=2)]
+
+
+def crane(names, own=()):
+    moves = crane_moves(own) if own else [MOVES_ELSEWHERE]
+    if own and not names:
+        return moves
     lines = [[name, common.short(names[name][NATIVE]["median"]), common.short(names[name]["grus"]["median"]),
               overhead(names[name]["grus"]), NOT_GIVEN]
              for name in SHOC if "grus" in names.get(name, {})]
@@ -96,10 +124,33 @@ def crane(names):
     if "grus" in encoder:
         rates = [[mode, common.short(row.get("frames_per_second"))] for mode, row in encoder.items()]
         text.append(Table(["encoder", "frames/s"], rates))
-    return text + split(names, (*SHOC, "encoder", "cnn")) + missing("moved")
+    return text + split(names, (*SHOC, "encoder", "cnn")) + moves
 
 
-def logv(names):
+def logv_moves(rows):
+    def milliseconds(seconds):
+        return common.short(seconds and 1e3 * seconds)
+
+    lines = []
+    for row in rows:
+        ours = ["FAILED", *[""] * 10] if "broken" in row else [
+            row["copying"], row["shaped_by"], common.short(row["MiB"]), common.short(row["kernel_s"]), common.short(row["unmoved_s"]),
+            f"{row['moves']} of {row['turns']}", f"{row['delay_ms']:.0f} ({row['delay_low_ms']:.0f} to {row['delay_high_ms']:.0f})",
+            milliseconds(row["stop_s"]), milliseconds(row["drain_s"]),
+            " + ".join(common.short(row[key]) for key in ("running_MiB", "stopped_MiB")), milliseconds(row["move_s"])]
+        lines.append([row["workload"], *ours, *LOGV_MOVES[row["workload"]]])
+    return ["LoGV: moves to a server at 100 MB/s that begin while a round of kernels runs. Delay: how much longer the program takes than "
+            "unmoved, the middle (half) of all turns, with reading its results from there; also where it ended before it was moved. "
+            "Theirs: a VM with its RAM. All results were those of native runs",
+            Table(["workload", "copying", "shaped by", "MiB", "round s", "unmoved s", "moved", "delay ms", "stop ms",
+                   "of it for the device", "MiB sent running + in the stop", "whole move ms", "published delay", "published stop",
+                   "published move"], lines, left=3)]
+
+
+def logv(names, own=()):
+    moves = logv_moves(own) if own else [MOVES_ELSEWHERE]
+    if own and not names:
+        return moves
     phases = ("init", "allocate", "to_device", "kernels", "from_device", "close")
     lines = []
     for name in LOGV:
@@ -111,7 +162,7 @@ def logv(names):
                           overhead(row) if mode == "grus" else "", published(LOGV_OVERHEAD[name]) if mode == "grus" else ""])
     header = ["workload", "mode", "total ms", *(phase.replace("_", " ") for phase in phases), "runs", "overhead [95%]", "published"]
     return ["LoGV: phases from the first to the last API call", Table(header, lines, left=2),
-            *split(names, LOGV), *missing("vm", "moved")]
+            *split(names, LOGV), *missing("vm"), *moves]
 
 
 def virtio_cl(names):
@@ -221,7 +272,8 @@ def parts(paper, rows):
     """Lines of text and tables. A table without a line is for what was not measured."""
     own = [row for row in rows if "table" in row]
     rows = [row for row in rows if "table" not in row]
-    tables = {"crane": crane, "logv": logv, "virtio-cl": virtio_cl, "gmig": lambda names: gmig(names, own)}
+    tables = {"crane": lambda names: crane(names, own), "logv": lambda names: logv(names, own), "virtio-cl": virtio_cl,
+              "gmig": lambda names: gmig(names, own)}
     return [part if isinstance(part, str) or part.lines else "Not measured in this run."
             for part in tables[paper](by_name(rows))]
 

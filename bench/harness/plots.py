@@ -30,6 +30,7 @@ def write(rows, folder, title):
         raise common.Problem("gnuplot isn't installed (package gnuplot-nox): no plots")
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    rows = [row for row in rows if "table" not in row]  # else a paper's own
     modes = other_modes(rows)
     data = folder / "ratios.dat"
     with open(data, "w", encoding="utf-8") as file:

@@ -80,6 +80,34 @@ class HarnessTest(unittest.TestCase):
             if row["table"] == "links":  # no link is faster than it is
                 self.assertGreater(row["stop_ms"], 0.9 * row["ideal_ms"])
 
+    def run_moves(self, *options):
+        environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
+        return subprocess.run([SOURCE / "bench" / "paper_moves.py", "--quick", "--platform", "Portable", "--vendors",
+                               os.environ["GRUS_VENDORS"], *options], capture_output=True, text=True, check=False, env=environment)
+
+    def test_what_crane_moved(self):
+        result = self.folder / "rows.json"
+        done = self.run_moves("crane", "encoder", "--json", result)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        row, = json.loads(result.read_text())["rows"]
+        self.assertGreater(row["objects"]["kernel"], 0)
+        for way in ("there", "back"):
+            self.assertGreater(row[way]["running_MiB"] + row[way]["stopped_MiB"], 0)
+            self.assertLessEqual(row[way]["stop_s"], row[way]["move_s"])
+
+    def test_what_logv_moved_is_shown_with_its_workloads(self):
+        result = self.folder / "rows.json"
+        done = self.run_harness("--paper", "logv", "--json", result)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        rows = [row for row in json.loads(result.read_text()) if row.get("table") == "moves"]
+        self.assertEqual([(row["workload"], row["copying"]) for row in rows], [("mmul", "copied before"), ("mmul", "in the stop")])
+        self.assertRegex(done.stdout, "mmul +in the stop .* 962.9")
+
+    def test_a_moved_program_with_one_flipped_bit_is_a_failure(self):
+        done = self.run_moves("logv", "mmul", "--grus", self.grus_that_flips(LOWEST_BIT))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("WRONG RESULT: mmul with", done.stdout)
+
     def test_plots_are_written(self):
         done = self.run_harness("--plots", self.folder)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
