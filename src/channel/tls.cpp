@@ -209,6 +209,7 @@ std::size_t TlsStream::receive_some(void* to, std::size_t size) {
 void TlsStream::stage(std::span<const iovec> parts) {
   for (const iovec& part : parts) {
     const std::size_t piece = std::min(part.iov_len, record_.size() - staged_);
+    if (piece == 0) continue;  // an empty part may be nowhere
     std::memcpy(record_.data() + staged_, part.iov_base, piece);
     staged_ += piece;
   }
