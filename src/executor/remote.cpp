@@ -96,7 +96,13 @@ RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& serve
   }
 }
 
-RemoteExecutor::~RemoteExecutor() { connection_.reset(); }  // first: answers that come note things in the rest
+RemoteExecutor::~RemoteExecutor() {
+  {
+    const std::lock_guard lock{life_->mutex};
+    life_->is_over = true;
+  }
+  connection_.reset();  // first: answers that come note things in the rest
+}
 
 std::vector<PlatformDescription> RemoteExecutor::platforms() {
   std::vector<PlatformDescription> descriptions;
@@ -299,8 +305,10 @@ void RemoteExecutor::ask_for_idle() {
   auto homes = std::make_shared<std::vector<std::shared_ptr<HostMemory>>>(std::move(left_homes_));
   left_homes_.clear();
   const auto is_idle = [this, homes = std::move(homes)](wire::Reader*) mutable {
-    callbacks::post([this, homes = std::move(homes)]() mutable {
+    callbacks::post([this, life = life_, homes = std::move(homes)]() mutable {
       homes.reset();
+      const std::lock_guard alive{life->mutex};
+      if (life->is_over) return;
       const std::lock_guard lock{mutex_};
       waits_for_idle_ = false;
       if (!left_homes_.empty()) ask_for_idle();

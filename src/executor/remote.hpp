@@ -235,6 +235,12 @@ class RemoteExecutor final : public Executor {
   std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> homes_;  // by memory
   std::vector<std::shared_ptr<HostMemory>> left_homes_;                   // of objects that are freed
   bool waits_for_idle_ = false;
+  // For what is posted, and may only come when the executor is gone.
+  struct Life {
+    std::mutex mutex;  // guards is_over
+    bool is_over = false;
+  };
+  const std::shared_ptr<Life> life_ = std::make_shared<Life>();
   std::unordered_map<std::uint64_t, ErrorNotice> notices_;  // by context
   std::unordered_map<std::uint64_t, std::map<std::string, std::shared_ptr<BuiltKernel>>> programs_;
   std::unordered_map<std::uint64_t, RemoteImage> images_;
