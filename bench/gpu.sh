@@ -182,7 +182,7 @@ else
     title "fingerprints"
     short=()
     [ $quick = yes ] && short=(--quick)
-    PYTHONUNBUFFERED=1 timeout 900 python3 bench/gmig.py --vendors "$vendors" --platform "$platform" "${short[@]}" \
+    PYTHONUNBUFFERED=1 timeout 900 python3 bench/paper.py gmig --vendors "$vendors" --platform "$platform" "${short[@]}" \
       --json "$out/paper-gmig-$name.json"
     worst $?
   fi

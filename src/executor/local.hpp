@@ -24,8 +24,8 @@ class LocalExecutor final : public Executor {
   explicit LocalExecutor(NoVendors) {}
   // Everything that was made must be freed before.
   ~LocalExecutor() override;
-  // Nobody uses it: forgets its drivers. They are loaded again if somebody asks for devices.
-  void let_drivers_go();
+  // Nobody uses it: forgets its drivers, unless one still has work. They are loaded again if somebody asks for devices.
+  bool let_drivers_go();
   LocalExecutor(const LocalExecutor&) = delete;
   LocalExecutor& operator=(const LocalExecutor&) = delete;
 

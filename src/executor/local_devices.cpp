@@ -11,6 +11,8 @@
 namespace grus {
 namespace {
 
+constexpr std::chrono::seconds kPatience{2};  // with a driver that doesn't tell when it is idle
+
 int version_of(const std::string& text) {  // "OpenCL 3.0 …"
   int major = 1;
   int minor = 0;
@@ -77,9 +79,14 @@ LocalExecutor::LocalExecutor() : vendors_{load_vendors()}, platforms_{platforms_
 
 LocalExecutor::~LocalExecutor() { finish_leaving(); }
 
-void LocalExecutor::let_drivers_go() {
+bool LocalExecutor::let_drivers_go() {
   finish_leaving();
-  while (*askers_ != 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (*askers_ != 0) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  watch_.finish();  // it has events of the drivers
   const std::lock_guard lock{load_mutex_};
   for (VendorPlatform& platform : platforms_) {
     platform.handle = nullptr;
@@ -87,6 +94,7 @@ void LocalExecutor::let_drivers_go() {
   }
   in_place_.clear();
   vendors_.clear();
+  return true;
 }
 
 // Only what had never been asked about its devices is asked now: those that it has named are elsewhere.

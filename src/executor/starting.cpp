@@ -54,7 +54,8 @@ std::unique_ptr<Executor> open_executor(const std::string& where) {
 
 std::vector<std::string> unload_drivers(std::span<Executor* const> unused) {
   for (Executor* const executor : unused) {
-    if (auto* const local = dynamic_cast<LocalExecutor*>(executor)) local->let_drivers_go();
+    auto* const local = dynamic_cast<LocalExecutor*>(executor);
+    if (local && !local->let_drivers_go()) return {"the drivers stay loaded: one still has work"};
   }
   // Memory for mappings is released behind the program's callbacks, one of which may wait for commands.
   const auto released = std::make_shared<std::promise<void>>();

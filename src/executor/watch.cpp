@@ -30,11 +30,17 @@ Watch::~Watch() {
 void Watch::add(std::function<bool()> is_over) {
   const std::lock_guard lock{mutex_};
   new_.push_back({std::move(is_over), Clock::now()});
+  ++left_;
   changed_.notify_all();
   if (is_running_) return;
   if (thread_.joinable()) thread_.join();
   thread_ = start_thread("grus-watch", [this] { run(); });
   is_running_ = true;
+}
+
+void Watch::finish() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [this] { return left_ == 0; });
 }
 
 void Watch::run() {
@@ -55,7 +61,10 @@ void Watch::run() {
       std::move(new_.begin(), new_.end(), std::back_inserter(all));
       new_.clear();
     }
-    std::erase_if(all, [](const Watched& one) { return one.is_over(); });
+    const std::size_t gone = std::erase_if(all, [](const Watched& one) { return one.is_over(); });
+    const std::lock_guard lock{mutex_};
+    left_ -= gone;
+    if (left_ == 0) changed_.notify_all();
   }
 }
 

@@ -18,7 +18,8 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  void add(std::function<bool()> is_over);  // is called until it says so
+  void add(std::function<bool()> is_over);  // is called until it says so, and is then destroyed
+  void finish();                            // waits until there is nothing to look at
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -31,6 +32,7 @@ class Watch {
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::vector<Watched> new_;
+  std::size_t left_ = 0;  // with those that aren't new
   bool is_over_ = false;
   bool is_running_ = false;
   std::thread thread_;

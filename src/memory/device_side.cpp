@@ -42,10 +42,8 @@ DeviceSide::DeviceSide(Executor& executor, Context& context) : executor_{executo
 void DeviceSide::set_up(Role role) {
   Recipe recipe;
   recipe.source = kFingerprintKernels;
-  BuildOrder order;
-  order.program = program_->id();
-  order.context = context_.id();
-  for (const auto& device : context_.devices) order.program_devices.push_back(device->id());
+  program_->devices = context_.devices;
+  BuildOrder order = order_for(*program_);
   order.recipe = std::make_shared<const Recipe>(std::move(recipe));
   const BuildOutcome outcome = executor_.build(order);
   is_program_there_ = outcome.created;
@@ -243,7 +241,8 @@ void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_
                             ObjectId buffer, Range range) {
   if (const auto contents = route.to.contents_of(buffer)) {
     std::byte* const to = contents->data() + range.offset;
-    const std::size_t half = range.size / 2;
+    if (range.size < kSlotSize) return read(lane, from, {offset_there, range.size}, to);
+    const std::size_t half = range.size / 2;  // two threads copy faster than one
     route.conveyor.hand_over({[this, &lane, from, offset_there, half, to] {
       read(lane, from, {offset_there, half}, to);
     }});

@@ -82,7 +82,7 @@ class HarnessTest(unittest.TestCase):
 
     def run_moves(self, *options):
         environment = {name: value for name, value in os.environ.items() if name != "OCL_ICD_VENDORS"}
-        return subprocess.run([SOURCE / "bench" / "paper_moves.py", "--quick", "--platform", "Portable", "--vendors",
+        return subprocess.run([SOURCE / "bench" / "paper.py", "--quick", "--platform", "Portable", "--vendors",
                                os.environ["GRUS_VENDORS"], *options], capture_output=True, text=True, check=False, env=environment)
 
     def test_what_crane_moved(self):
