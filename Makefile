@@ -17,7 +17,7 @@ all: build/CMakeCache.txt
 
 help:
 	@echo 'make             build/bin/grus, build/lib/libgrus.so, tests and benchmarks'
-	@echo 'make demo        run a real program natively and through Grus, and compare'
+	@echo 'make demo        run a real program natively and through Grus, compare, and move a simulation while it runs'
 	@echo 'make check       everything that must hold, in a quarter of an hour'
 	@echo 'make check-long  the same with all programs, long tests and sanitizers'
 	@echo 'make test        only the fast tests'

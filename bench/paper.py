@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """What a paper measured besides workloads, alone, as `bench/run --paper` does it after the workloads.
 
-crane  The encoder and the network (256 MB) go to a server of this host and back while they run.
+crane  The encoder, the network (256 MB) and OpenMM, if it is installed, go to a server of this host and back while they run.
 logv   mmul (48 MiB) and lud (39 MiB) go to a server over a link of 100 MB/s (shaped where this may be done, else at a pace that
        Grus keeps itself) while they compute: by how much longer they take, and how long they stop.
 gmig   Fingerprints by the host and by the device, samples, stops over links of 5, 7.5 and 10 Gbit/s, and what is in the stops of

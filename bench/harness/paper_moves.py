@@ -1,10 +1,12 @@
 """The moves that Crane's and LoGV's authors measured, made by Grus. Every result is compared with that of a native run."""
 
 import contextlib
+import glob
 import json
 import statistics
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from link import Link
 from serving import Server, wait_for
 
 # Sizes besides the defaults, and for how many seconds they work on a device.
-CRANE = {"encoder": ([], 15), "cnn": (["--size", "320"], 40)}  # 256 MB
+CRANE = {"encoder": ([], 15), "cnn": (["--size", "320"], 40), "water": (["8", "400"], 30)}  # 256 MB; 512 molecules
 LOGV = {"mmul": ([], 2.8), "lud": ([], 0.66)}  # 48 and 39 MiB
 LOGV_WAYS = {"copied before": {}, "in the stop": {"rounds": 0}}
 LOGV_BYTES_PER_SECOND = 100_000_000
@@ -32,19 +34,34 @@ class Run:
     moves: list
 
 
+class NotThere(Exception):
+    """It isn't measured here."""
+
+
 class Subject:
     """A workload that was run natively for so many seconds, and is now run through Grus."""
 
     def __init__(self, chosen, folder, name, sizes, seconds, before=()):
         self.name, self.before = name, before
         self.grus, self.environment = common.program("grus", chosen.grus), moving_environment(folder)
-        self.command = [str(FOLDER / name), *(["--quick"] if chosen.quick else sizes), "--platform", chosen.platform, "--device",
-                        chosen.device, "--no-verify"]
+        self.command = self._command(chosen, sizes)
         self.seconds = min(seconds, 2) if chosen.quick else seconds
         # What is built at first is then in the driver's cache.
-        native = subprocess.run([*self.command, "--seconds", str(self.seconds)], env=common.native_environment(folder),
+        native = subprocess.run([*self.command, *self._length(f"{self.seconds}")], env=common.native_environment(folder),
                                 capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         self.native, self.checksum = self._result(native.returncode, native.stdout, native.stderr)
+
+    def _command(self, chosen, sizes):
+        return [str(FOLDER / self.name), *(["--quick"] if chosen.quick else sizes), "--platform", chosen.platform, "--device",
+                chosen.device, "--no-verify"]
+
+    @staticmethod
+    def _length(seconds):
+        return ["--seconds", seconds]
+
+    def as_long_as_natively(self):
+        """The result depends on it."""
+        self.command += ["--iterations", str(self.native["iterations"])]
 
     def _result(self, status, output, errors):
         lines = output.strip().splitlines()
@@ -93,6 +110,37 @@ class Subject:
             raise Broken(f"{self.name} ended before it could be moved: {process.communicate()[1].strip()[-1000:]}")
 
 
+class Water(Subject):
+    """OpenMM, the engine of FAHBench: water with PME. Positions are the same in every run."""
+
+    SOURCE = common.ROOT / "tests/programs/src/openmm_energies.cpp"
+
+    def _command(self, chosen, sizes):
+        plugins = glob.glob("/usr/lib/*/openmm/plugins")
+        if not plugins:
+            raise NotThere("OpenMM isn't there: install libopenmm-dev and libopenmm-plugins")
+        self._folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with  # lives as long as this does
+        program = f"{self._folder.name}/openmm_energies"
+        built = subprocess.run(["g++", "-std=c++20", "-O2", f'-DOPENMM_PLUGINS="{plugins[0]}"', self.SOURCE, "-lOpenMM", "-o", program],
+                               capture_output=True, text=True, check=False)
+        if built.returncode:
+            raise Broken(f"OpenMM's program can't be built: {built.stderr.strip()[-1000:]}")
+        return [program, "water", *(["4", "40"] if chosen.quick else sizes)]
+
+    @staticmethod
+    def _length(seconds):
+        return []  # it goes so many steps
+
+    def as_long_as_natively(self):
+        pass
+
+    def _result(self, status, output, errors):
+        lines = [line.split() for line in output.splitlines()]
+        if status or not any(words[:1] == ["step"] for words in lines):
+            raise Broken(f"OpenMM ended with {status}: {errors.strip()[-1000:]}")
+        return {"device": " ".join(lines[0][1:])}, "; ".join(" ".join(words[7:]) for words in lines if words[0] == "step")
+
+
 def medians(moves):
     """Of moves in one direction; None if there were none."""
     return {name: statistics.median(map(of, moves)) if moves else None for name, of in (
@@ -103,8 +151,8 @@ def medians(moves):
 
 def crane_rows(chosen, folder, name):
     """To a server and back, again and again, in one run."""
-    subject = Subject(chosen, folder, name, *CRANE[name])
-    subject.command += ["--iterations", str(subject.native["iterations"])]  # the result depends on it
+    subject = (Water if name == "water" else Subject)(chosen, folder, name, *CRANE[name])
+    subject.as_long_as_natively()
     times = 2 if chosen.quick else 5
     with Server(subject.grus, "unix", folder, subject.environment) as server:
         places = [{"to": to, "device": chosen.platform} for to in (server.address, "local")] * times
@@ -181,5 +229,8 @@ def measure(chosen, folder, paper, names):
         except Broken as broken:
             print(broken, flush=True)
             found = [{"broken": str(broken)}]
+        except NotThere as missing:
+            print(missing, flush=True)
+            continue
         rows += [{"table": "moves", "workload": name, **row} for row in found]
     return device, rows
