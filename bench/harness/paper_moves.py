@@ -19,7 +19,7 @@ from link import Link
 from serving import Server, wait_for
 
 # Sizes besides the defaults, and for how many seconds they work on a device.
-CRANE = {"encoder": ([], 15), "cnn": (["--size", "320"], 40), "water": (["8", "400"], 30)}  # 256 MB; 512 molecules
+CRANE = {"encoder": ([], 15), "cnn": (["--size", "320"], 40), "water": (["8", "4000"], 40)}  # 256 MB; 512 molecules
 LOGV = {"mmul": ([], 2.8), "lud": ([], 0.66)}  # 48 and 39 MiB
 LOGV_WAYS = {"copied before": {}, "in the stop": {"rounds": 0}}
 LOGV_BYTES_PER_SECOND = 100_000_000
@@ -138,7 +138,8 @@ class Water(Subject):
         lines = [line.split() for line in output.splitlines()]
         if status or not any(words[:1] == ["step"] for words in lines):
             raise Broken(f"OpenMM ended with {status}: {errors.strip()[-1000:]}")
-        return {"device": " ".join(lines[0][1:])}, "; ".join(" ".join(words[7:]) for words in lines if words[0] == "step")
+        words_of = {kind: [words[1:] for words in lines if words[:1] == [kind]] for kind in ("device", "step")}
+        return {"device": " ".join(words_of["device"][0])}, "; ".join(" ".join(words[6:]) for words in words_of["step"])
 
 
 def medians(moves):
