@@ -195,6 +195,11 @@ void LastingStream::forget_what_came(const Stream& stream) {
     if (own.capacity() != 0 && spare_.size() < kSpares) spare_.push_back(std::move(own));
     sent_.pop_front();
   }
+  if (sent_.empty() || !sent_.front().own.empty()) return;
+  Sent& first = sent_.front();  // of which part has come
+  const std::uint64_t came = again_from_ - std::min<std::uint64_t>(outstanding, again_from_);
+  const std::size_t skipped = came > first.start ? came - first.start : 0;
+  first = {first.start + skipped, first.data + skipped, first.size - skipped, {}};
 }
 
 void LastingStream::let_go() {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 namespace grus::channel {
 namespace {
@@ -24,6 +26,26 @@ void ask_for_signs_of_life(int socket) {
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 8000);  // ms
 }
 
+// Its address, as bytes; empty if it has none.
+std::string address_by(int (*ask)(int, sockaddr*, socklen_t*), int socket) {
+  sockaddr_storage found{};
+  socklen_t size = sizeof found;
+  if (ask(socket, reinterpret_cast<sockaddr*>(&found), &size) != 0) return {};
+  const auto bytes = [](const auto& address) {
+    return std::string(reinterpret_cast<const char*>(&address), sizeof address);
+  };
+  if (found.ss_family == AF_INET) return bytes(reinterpret_cast<const sockaddr_in&>(found).sin_addr);
+  return bytes(reinterpret_cast<const sockaddr_in6&>(found).sin6_addr);
+}
+
+// Within one host nothing is in the way: sending at a measured pace, as BBR does, costs half the speed.
+void send_at_once_within_host(int socket) {
+  const std::string peer = address_by(getpeername, socket);
+  if (peer.empty() || peer != address_by(getsockname, socket)) return;
+  constexpr std::string_view kReno = "reno";
+  setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, kReno.data(), kReno.size());
+}
+
 }  // namespace
 
 Lost lost_by(int error) {
@@ -34,7 +56,9 @@ Lost lost_by(int error) {
 void set_up_socket(int socket) {
   // Small messages must not wait for the acknowledgement of earlier ones. (Fails on a Unix socket, where it is so.)
   const int on = 1;
-  if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) == 0) ask_for_signs_of_life(socket);
+  if (setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) != 0) return;
+  ask_for_signs_of_life(socket);
+  send_at_once_within_host(socket);
 }
 
 void skip(std::span<iovec>& parts, std::size_t sent) {

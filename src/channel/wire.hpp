@@ -43,17 +43,47 @@ class Writer {
  public:
   explicit Writer(Bytes& bytes) : bytes_{bytes} {}
 
+  // Neighbours whose bytes are their values are added together.
   template <typename... Values>
   void operator()(const Values&... values) {
-    (put(values), ...);
+    if constexpr (constexpr std::size_t kPlain = (plain_size<Values>() + ... + 0); kPlain != 0) {
+      Together<kPlain> together;
+      (put_or_keep(values, together), ...);
+      put_kept(together);
+    } else {
+      (put(values), ...);
+    }
   }
   void add(const void* data, std::size_t size) {
-    const std::size_t end = bytes_.size();
-    bytes_.resize(end + size);
-    if (size != 0) std::memcpy(bytes_.data() + end, data, size);
+    if (size == 0) return;
+    const auto* const bytes = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), bytes, bytes + size);
   }
 
  private:
+  template <std::size_t kSize>
+  struct Together {
+    std::array<std::byte, kSize> bytes;
+    std::size_t size = 0;
+  };
+  template <typename T>
+  static constexpr std::size_t plain_size() {
+    return Plain<T> ? sizeof(T) : 0;
+  }
+  template <typename T>
+  void put_or_keep(const T& value, auto& together) {
+    if constexpr (Plain<T>) {
+      std::memcpy(together.bytes.data() + together.size, &value, sizeof value);
+      together.size += sizeof value;
+    } else {
+      put_kept(together);
+      put(value);
+    }
+  }
+  void put_kept(auto& together) {
+    if (together.size != 0) add(together.bytes.data(), together.size);
+    together.size = 0;
+  }
   template <Plain T>
   void put(const T& value) {
     add(&value, sizeof value);

@@ -29,17 +29,28 @@ Arena::Arena(std::shared_ptr<channel::SharedMemory> memory) : memory_{std::move(
 
 std::shared_ptr<HostMemory> Arena::take(std::size_t size) {
   const std::size_t needed = rounded(size);
+  if (needed < size) throw std::bad_alloc{};
   std::size_t start = 0;
   {
     const std::lock_guard lock{mutex_};
-    const auto fits = by_size_.lower_bound({needed, 0});
-    if (needed < size || fits == by_size_.end()) throw std::bad_alloc{};
-    const auto found = *fits;
-    start = found.second;
-    remove_free(free_.find(start));
-    if (found.first != needed) add_free(start + needed, found.first - needed);
+    start = take_free(needed);
   }
   return std::make_shared<Block>(shared_from_this(), memory_->arena().data() + start, size);
+}
+
+// With the mutex.
+std::size_t Arena::take_free(std::size_t size) {
+  if (spare_.size == size) return std::exchange(spare_, {}).start;
+  auto fits = by_size_.lower_bound({size, 0});
+  if (fits == by_size_.end() && spare_.size != 0) {
+    join_free(std::exchange(spare_, {}));
+    fits = by_size_.lower_bound({size, 0});
+  }
+  if (fits == by_size_.end()) throw std::bad_alloc{};
+  const auto [found, start] = *fits;
+  remove_free(free_.find(start));
+  if (found != size) add_free(start + size, found - size);
+  return start;
 }
 
 bool Arena::has(const void* start, std::size_t size) const {
@@ -50,9 +61,14 @@ bool Arena::has(const void* start, std::size_t size) const {
 
 void Arena::give_back(std::byte* start, std::size_t size) {
   if (size >= kForgetFrom) memory_->forget({start, size});
-  auto first = static_cast<std::size_t>(start - memory_->arena().data());
-  std::size_t length = rounded(size);
+  const Stretch freed{static_cast<std::size_t>(start - memory_->arena().data()), rounded(size)};
   const std::lock_guard lock{mutex_};
+  if (const Stretch before = std::exchange(spare_, freed); before.size != 0) join_free(before);
+}
+
+// With the mutex.
+void Arena::join_free(Stretch freed) {
+  auto [first, length] = freed;
   const auto next = free_.lower_bound(first);
   if (next != free_.begin()) {
     const auto before = std::prev(next);

@@ -25,12 +25,19 @@ class Arena : public std::enable_shared_from_this<Arena> {
 
  private:
   class Block;
+  struct Stretch {
+    std::size_t start = 0;
+    std::size_t size = 0;
+  };
+  std::size_t take_free(std::size_t size);
+  void join_free(Stretch freed);
   void give_back(std::byte* start, std::size_t size);
   void add_free(std::size_t start, std::size_t size);
   void remove_free(std::map<std::size_t, std::size_t>::iterator block);
 
   const std::shared_ptr<channel::SharedMemory> memory_;
   std::mutex mutex_;                                       // guards what follows
+  Stretch spare_;                                          // freed last: the next is often as large
   std::map<std::size_t, std::size_t> free_;                // sizes by start
   std::set<std::pair<std::size_t, std::size_t>> by_size_;  // size, start
 };

@@ -3,6 +3,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "base/log.hpp"
 #include "base/thread.hpp"
 
@@ -15,6 +18,12 @@ constexpr std::size_t kBatch = 16 * 1024;
 constexpr auto kDry = 20us;         // after so long without a message the server may have nothing left to do
 constexpr auto kNap = 100us;        // and no message waits longer than this
 constexpr auto kStaysAwake = 10ms;  // for: messages that come one after the other
+
+// For comparisons: off lets every message leave alone.
+std::size_t batch_size() {
+  const char* const value = std::getenv("GRUS_BATCHES");
+  return value && std::string_view{value} == "off" ? 0 : kBatch;
+}
 
 // A forked child has the parent's sockets, but none of its sessions: it lets go of them, so that a server notices when
 // the parent ends.
@@ -52,6 +61,7 @@ Connection::Connection(channel::Opened channel, std::string server)
       memory_{std::move(channel.memory)},
       server_{std::move(server)},
       kick_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      batch_size_{batch_size()},
       last_sent_{Clock::now()},
       input_{*stream_} {
   const auto let_go = [this] {
@@ -83,7 +93,7 @@ Connection::Number Connection::expect(Pending pending) {
   if (lost_) {
     if (!waited_for) pending.on_answer(nullptr);
     pending.done = true;
-  } else if (!waited_for && expected_++ == 0) {
+  } else if (!waited_for && expected_++ == 0 && waiting_ == 0) {
     kick();
   }
   if (waited_for || !pending.done) pending_.emplace(number, std::move(pending));
@@ -119,8 +129,13 @@ void Connection::wait_until(const std::function<bool()>& done) {
     receiving_ = false;
     changed_.notify_all();
   }
-  if (--waiting_ == 0 && expected_ != 0) kick();
+  has_waited();
   changed_.notify_all();
+}
+
+// With in_mutex_ held: somebody else must receive what is still to come.
+void Connection::has_waited() {
+  if (--waiting_ == 0 && expected_ != 0) kick();
 }
 
 void Connection::flush() {
@@ -129,8 +144,7 @@ void Connection::flush() {
 }
 
 void Connection::send_soon() {
-  const auto now = Clock::now();
-  if (out_.size() >= kBatch || now - last_sent_ > kDry) {
+  if (out_.size() >= batch_size_ || Clock::now() - last_sent_ > kDry) {
     send(nullptr);
   } else {
     kick();
@@ -158,6 +172,7 @@ void Connection::send(const HostBlock* bulk) {
     lose(lost.what());
   }
   stream_->let_go();
+  left_ += out_.size();
   out_.clear();
   last_sent_ = Clock::now();
 }
@@ -259,7 +274,7 @@ void Connection::fail_pending() {
 }
 
 void Connection::kick() {
-  if (!asleep_.exchange(false)) return;
+  if (!asleep_.load() || !asleep_.exchange(false)) return;
   const std::uint64_t one = 1;
   (void)!write(kick_.get(), &one, sizeof one);
 }

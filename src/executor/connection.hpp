@@ -22,6 +22,7 @@ namespace grus {
 class Connection {
  public:
   using Number = std::uint64_t;
+  using Position = std::uint64_t;  // of a message: the bytes of all before it, without bulk
   // Called once with the answer, or with null if the connection is lost. It comes on any thread, with the lock that
   // answers are noted under: it must only note or post.
   using OnAnswer = std::function<void(wire::Reader*)>;
@@ -43,6 +44,26 @@ class Connection {
   template <typename... Values>
   void tell(channel::Kind kind, const Values&... values) {
     post(nullptr, nullptr, kind, values...);
+  }
+  // What gives the device nothing to do: it leaves with what comes next, or soon after. Where it is, for
+  // take_back().
+  template <typename... Values>
+  Position tell_soon(channel::Kind kind, const Values&... values) {
+    const std::lock_guard lock{out_mutex_};
+    put(0, 0, kind, values...);
+    if (out_.size() >= batch_size_) {
+      send(nullptr);
+    } else {
+      kick();
+    }
+    return last_;
+  }
+  // As if it had never been told. False if it has left, or if something comes after it.
+  bool take_back(Position position) {
+    const std::lock_guard lock{out_mutex_};
+    if (position != last_ || position < left_) return false;
+    out_.resize(position - left_);
+    return true;
   }
   // The bulk is the program's to change again when this returns.
   template <typename... Values>
@@ -75,6 +96,23 @@ class Connection {
     const std::lock_guard lock{in_mutex_};
     return body();
   }
+
+  // Whoever asks and will then wait: nobody else need receive for him.
+  class Waiter {
+   public:
+    explicit Waiter(Connection& connection) : connection_{connection} {
+      connection_.with_lock([&] { ++connection_.waiting_; });
+    }
+    ~Waiter() {
+      connection_.with_lock([&] { connection_.has_waited(); });
+    }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+
+   private:
+    Connection& connection_;
+  };
+
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
   void count_round_trip() { round_trips_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t round_trips() const { return round_trips_.load(std::memory_order_relaxed); }
@@ -94,18 +132,25 @@ class Connection {
   Number post(const HostBlock* bulk, Pending* pending, channel::Kind kind, const Values&... values) {
     const std::lock_guard lock{out_mutex_};
     const Number number = pending ? expect(std::move(*pending)) : 0;
-    const std::size_t start = out_.size();
-    out_.resize(start + sizeof(channel::Head));
-    wire::Writer{out_}(values...);
-    const channel::Head head{static_cast<std::uint32_t>(out_.size() - start - sizeof head), kind, crowd(), number,
-                             bulk ? bulk->size() : 0};
-    std::memcpy(out_.data() + start, &head, sizeof head);
+    put(number, bulk ? bulk->size() : 0, kind, values...);
     if (bulk) {
       send(bulk);
     } else {
       send_soon();
     }
     return number;
+  }
+  // With out_mutex_.
+  template <typename... Values>
+  void put(Number number, std::size_t bulk, channel::Kind kind, const Values&... values) {
+    const std::size_t start = out_.size();
+    last_ = left_ + start;
+    channel::Head head{0, kind, crowd(), number, bulk};
+    wire::Writer writer{out_};
+    writer.add(&head, sizeof head);
+    writer(values...);
+    head.body = static_cast<std::uint32_t>(out_.size() - start - sizeof head);
+    std::memcpy(out_.data() + start, &head.body, sizeof head.body);
   }
   // Whether more than one thread uses the connection: then the server must not let one wait for another.
   channel::Crowd crowd() {
@@ -129,17 +174,21 @@ class Connection {
   void kick();
   void run();
   void fail_pending();
+  void has_waited();
 
   const std::unique_ptr<channel::Stream> stream_;
   const std::shared_ptr<channel::SharedMemory> memory_;
   const std::string server_;
   const channel::Descriptor kick_;  // wakes the thread
+  const std::size_t batch_size_;
   std::atomic<bool> asleep_{false};
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> round_trips_{0};
 
   std::mutex out_mutex_;  // guards what follows
   Bytes out_;
+  Position left_ = 0;        // where out_ begins
+  Position last_ = 0;        // where the last message does
   std::size_t threads_ = 0;  // that have sent something
   Clock::time_point last_sent_;
 

@@ -193,63 +193,68 @@ cl_int RemoteExecutor::create_queue(ObjectId id, ObjectId context, ObjectId devi
   return CL_SUCCESS;
 }
 
-bool RemoteExecutor::take_credit(const NewBuffer& buffer) {
-  const std::lock_guard lock{mutex_};
-  if (buffer.size > credit_) return false;
-  credit_ -= buffer.size;
-  sizes_[buffer.id.value()] = buffer.size;
-  return true;
+// An object that lives in shared memory is told by its place there: whatever it holds is there already. 0 for others.
+std::uint64_t RemoteExecutor::place_of(const void* host, std::size_t size,
+                                       const std::shared_ptr<HostMemory>& home) const {
+  return home && arena_ && arena_->has(host, size) ? arena_->place_of(host) : 0;
 }
 
-// An object that lives in shared memory is told by its place there: whatever it holds is there already. Answers 0 for
-// others.
-std::uint64_t RemoteExecutor::move_in(ObjectId id, ObjectId context, const void* host, std::size_t size,
-                                      const std::shared_ptr<HostMemory>& home) {
-  if (!home || !arena_ || !arena_->has(host, size)) return 0;
-  const std::lock_guard lock{mutex_};
-  memories_.set(id, {home->data(), contexts_in_place_[context.value()]});
-  homes_[id.value()] = home;
-  return arena_->place_of(host);
+// With the mutex.
+RemoteExecutor::RemoteMemory RemoteExecutor::living_in(const std::shared_ptr<HostMemory>& home, ObjectId context) {
+  return {.host = home->data(), .in_place = contexts_in_place_[context.value()], .home = home};
 }
 
 // Memory of the program's own stays here: what it holds goes along once, and maps and unmaps copy from then on.
 cl_int RemoteExecutor::create_buffer(const NewBuffer& buffer) {
   if (connection_->is_lost()) return kLost;
-  const std::uint64_t place = move_in(buffer.id, buffer.context, buffer.host, buffer.size, buffer.host_memory);
-  if (buffer.is_region && place == 0) {
-    const std::lock_guard lock{mutex_};
-    regions_[buffer.id.value()] = buffer.host_memory;
-    return CL_SUCCESS;
-  }
+  const std::uint64_t place = place_of(buffer.host, buffer.size, buffer.host_memory);
   const void* const contents = place != 0 ? nullptr : buffer.host ? buffer.host : buffer.initial;
   const auto block = HostBlock::of(contents, contents ? buffer.size : 0);
-  if (take_credit(buffer)) {
-    if (contents) {
-      connection_->tell_with(block, Kind::create_buffer, buffer, place);
-    } else {
-      connection_->tell(Kind::create_buffer, buffer, place);
+  RemoteMemory memory;
+  bool asks = false;
+  {
+    const std::lock_guard lock{mutex_};
+    if (buffer.is_region && place == 0) {
+      regions_[buffer.id.value()] = buffer.host_memory;
+      return CL_SUCCESS;
     }
-    return CL_SUCCESS;
+    if (place != 0) memory = living_in(buffer.host_memory, buffer.context);
+    asks = buffer.size > credit_;
+    if (!asks) memory.credit = buffer.size;
+    credit_ -= memory.credit;
   }
-  const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer, place);
-  return answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+  cl_int code = CL_SUCCESS;
+  if (asks) {
+    const auto answer = connection_->ask_with(block, Kind::create_buffer, buffer, place);
+    code = answer ? wire::Reader{*answer}.take<cl_int>() : kLost;
+  } else if (contents) {
+    connection_->tell_with(block, Kind::create_buffer, buffer, place);
+  } else {
+    memory.told = connection_->tell_soon(Kind::create_buffer, buffer, place);
+  }
+  if (code == CL_SUCCESS) memories_.set(buffer.id, std::move(memory));
+  return code;
 }
 
 cl_int RemoteExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
   connection_->tell(Kind::create_sub_buffer, id, parent, flags, range);
-  if (const RemoteMemory whole = memories_[parent]; whole.host)
-    memories_.set(id, {whole.host + range.offset, whole.in_place});
+  if (const RemoteMemory& whole = memories_[parent]; whole.host)
+    memories_.set(id, {.host = whole.host + range.offset, .in_place = whole.in_place});
   return connection_->is_lost() ? kLost : CL_SUCCESS;
 }
 
 Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
-  const std::uint64_t place = move_in(image.id, image.context, image.host, image.host_bytes, image.host_memory);
+  const std::uint64_t place = place_of(image.host, image.host_bytes, image.host_memory);
   const void* const contents = place != 0 ? nullptr : image.host ? image.host : image.initial;
   const auto answer =
       connection_->ask_with(HostBlock::of(contents, contents ? image.host_bytes : 0), Kind::create_image, image, place);
   if (!answer) return Failure{kLost};
   auto layout = wire::Reader{*answer}.take_result<ImageLayout>();
   if (!layout) return layout;
+  if (place != 0) {
+    const std::lock_guard lock{mutex_};
+    memories_.set(image.id, living_in(image.host_memory, image.context));
+  }
   if (image.host) {
     layout->row_pitch =
         image.desc.image_row_pitch ? image.desc.image_row_pitch : image.desc.image_width * layout->element_size;
@@ -260,8 +265,10 @@ Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
       layout->slice_pitch = layout->row_pitch * (rows_are_slices ? 1 : image.desc.image_height);
     }
   }
-  if (const RemoteMemory from = image.from ? memories_[image.from] : RemoteMemory{}; from.host)
-    memories_.set(image.id, from);
+  if (image.from && memories_[image.from].host) {
+    const RemoteMemory& from = memories_[image.from];
+    memories_.set(image.id, {.host = from.host, .in_place = from.in_place});
+  }
   const std::lock_guard lock{mutex_};
   images_[image.id.value()] = {image.desc.image_type, layout->element_size, layout->row_pitch, layout->slice_pitch};
   return layout;
@@ -326,23 +333,18 @@ bool RemoteExecutor::forget_memory(ObjectId id) {
     regions_.erase(region);
     return false;
   }
-  (void)memories_.take(id);
-  if (const auto home = homes_.find(id.value()); home != homes_.end()) {
-    keep_until_idle(std::move(home->second));
-    homes_.erase(home);
-  }
+  RemoteMemory memory = memories_.take(id);
+  credit_ += memory.credit;
+  const bool is_known = memory.told == 0 || !connection_->take_back(memory.told);
+  if (memory.home && is_known) keep_until_idle(std::move(memory.home));
   images_.erase(id.value());
   std::erase_if(mapped_, [&](const auto& entry) { return entry.second.memory == id; });
-  if (const auto size = sizes_.find(id.value()); size != sizes_.end()) {
-    credit_ += size->second;
-    sizes_.erase(size);
-  }
   if (connection_->is_lost()) {
     const auto [first, last] = watched_.equal_range(id.value());
     for (auto next = first; next != last; ++next) callbacks::post([watched = next->second] { (*watched)(); });
     watched_.erase(first, last);
   }
-  return true;
+  return is_known;
 }
 
 void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {

@@ -135,8 +135,11 @@ class RemoteExecutor final : public Executor {
     }
   };
   struct RemoteMemory {
-    std::byte* host = nullptr;  // where it lives, if in shared memory
-    bool in_place = false;      // and its device works on that
+    std::byte* host = nullptr;           // where it lives, if in shared memory
+    bool in_place = false;               // and its device works on that
+    std::shared_ptr<HostMemory> home{};  // what it lives in, unless that is another object's
+    std::size_t credit = 0;              // that it has taken
+    Connection::Position told = 0;       // where its creation is, which can be taken back; 0: it can't
   };
   struct RemoteImage {
     cl_mem_object_type type = 0;
@@ -215,10 +218,9 @@ class RemoteExecutor final : public Executor {
   void wait_for_reads(ObjectId queue, const Reads& before);
   void after_reads(ObjectId queue, const Reads& before, std::function<void()> call);
   void read_has_come(ReadNumber number);
-  bool take_credit(const NewBuffer& buffer);
   bool forget_memory(ObjectId id);
-  std::uint64_t move_in(ObjectId id, ObjectId context, const void* host, std::size_t size,
-                        const std::shared_ptr<HostMemory>& home);
+  std::uint64_t place_of(const void* host, std::size_t size, const std::shared_ptr<HostMemory>& home) const;
+  RemoteMemory living_in(const std::shared_ptr<HostMemory>& home, ObjectId context);
   void keep_until_idle(std::shared_ptr<HostMemory> home);
   void ask_for_idle();
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
@@ -232,8 +234,7 @@ class RemoteExecutor final : public Executor {
   std::unordered_map<std::uint64_t, std::shared_ptr<const RemoteDevice>> devices_;
   std::unordered_map<std::uint64_t, bool> contexts_in_place_;
   std::unordered_map<std::uint64_t, std::shared_ptr<RemoteQueue>> all_queues_;
-  std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> homes_;  // by memory
-  std::vector<std::shared_ptr<HostMemory>> left_homes_;                   // of objects that are freed
+  std::vector<std::shared_ptr<HostMemory>> left_homes_;  // of objects that are freed
   bool waits_for_idle_ = false;
   // For what is posted, and may only come when the executor is gone.
   struct Life {
@@ -246,9 +247,8 @@ class RemoteExecutor final : public Executor {
   std::unordered_map<std::uint64_t, RemoteImage> images_;
   std::unordered_map<std::uint64_t, std::shared_ptr<HostMemory>> regions_;  // memory for mappings that isn't shared
   std::unordered_multimap<std::uint64_t, std::shared_ptr<std::function<void()>>> watched_;  // by memory
-  std::multimap<const void*, Mapped> mapped_;             // host memory that the program has mapped
-  std::unordered_map<std::uint64_t, std::size_t> sizes_;  // of buffers, for what is left of the credit
-  std::size_t credit_ = 0;                                // bytes of buffers that can be made without asking
+  std::multimap<const void*, Mapped> mapped_;  // host memory that the program has mapped
+  std::size_t credit_ = 0;                     // bytes of buffers that can be made without asking
 
   VendorTable<RemoteKernel*> kernels_;
   VendorTable<RemoteQueue*> queues_;  // owned by all_queues_

@@ -134,6 +134,8 @@ void RemoteExecutor::ask_for(const Command& command, const HostBlock& to, std::b
 template <typename Command>
 cl_int RemoteExecutor::read(const Command& command, const HostBlock& to, const Placement& placement) {
   if (connection_->is_lost()) return kLost;
+  std::optional<Connection::Waiter> waiter;
+  if (placement.blocking == Blocking::yes) waiter.emplace(*connection_);
   const auto answer = std::make_shared<ReadAnswer>();
   if (!goes_in_slots(to, placement, std::is_same_v<Command, command::Read>)) {
     ask_for(command, to, nullptr, placement, answer);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <utility>
 
 #include "base/reserved_array.hpp"
 #include "objects/id.hpp"
@@ -17,18 +18,17 @@ class VendorTable {
   VendorTable& operator=(const VendorTable&) = delete;
 
   // The id was checked above the seam, or by the worker for a peer; a null handle is answered by the caller.
-  Handle operator[](ObjectId id) const {
+  const Handle& operator[](ObjectId id) const {
     const Entry& entry = *entries_.at(id.slot());
-    return entry.id == id.value() ? entry.handle : Handle{};
+    return entry.id == id.value() ? entry.handle : kNone;
   }
   void set(ObjectId id, Handle handle) {
     if (id.slot() >= entries_.capacity()) throw std::bad_alloc{};  // the address space is limited
-    *entries_.at(id.slot()) = {id.value(), handle};
+    *entries_.at(id.slot()) = {id.value(), std::move(handle)};
   }
   Handle take(ObjectId id) {
-    const Handle handle = (*this)[id];
-    *entries_.at(id.slot()) = {};
-    return handle;
+    Entry taken = std::exchange(*entries_.at(id.slot()), {});
+    return taken.id == id.value() ? std::move(taken.handle) : Handle{};
   }
 
  private:
@@ -36,6 +36,7 @@ class VendorTable {
     std::uint64_t id;
     Handle handle;
   };
+  static inline const Handle kNone{};
   ReservedArray<Entry> entries_;
 };
 

@@ -96,16 +96,10 @@ void Session::aside(const Head& head, std::function<void()> job) {
   }
 }
 
-const Session::Object* Session::find(ObjectType type, ObjectId id) const {
-  const auto& known = objects_[static_cast<std::size_t>(type)];
-  const auto found = known.find(id.slot());
-  return found == known.end() || found->second.id != id ? nullptr : &found->second;
-}
-
 cl_int Session::check(ObjectType type, ObjectId id) {
-  const Object* const found = find(type, id);
+  const cl_int* const found = known(type).find(id);
   if (!found) throw BadMessage{"an object that isn't there"};
-  return found->code;
+  return *found;
 }
 
 void Session::check_all(ObjectType type, std::span<const ObjectId> ids) {
@@ -114,22 +108,23 @@ void Session::check_all(ObjectType type, std::span<const ObjectId> ids) {
 
 void Session::check_new(ObjectType type, ObjectId id) {
   if (!id || id.slot() >= kMaxSlots - kOwnSlots) throw BadMessage{"an id that can't be"};
-  const auto& known = objects_[static_cast<std::size_t>(type)];
-  const auto found = known.find(id.slot());
-  if (found == known.end()) return;
-  if (found->second.id == id) throw BadMessage{"an object that is there already"};
-  free(type, found->second.id);  // whose creation failed, so that the client doesn't know it any more
+  const ObjectId there = known(type).in_slot_of(id);
+  if (there == id) throw BadMessage{"an object that is there already"};
+  if (there) free(type, there);  // whose creation failed, so that the client doesn't know it any more
 }
 
 void Session::create(ObjectType type, ObjectId id, cl_int code) {
-  auto& objects = objects_[static_cast<std::size_t>(type)];
-  objects.emplace(id.slot(), Object{id, code});
-  counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+  known(type).add(id, code);
+  count_objects(type);
+}
+
+void Session::count_objects(ObjectType type) {
+  counters_.objects[static_cast<std::size_t>(type)].store(known(type).count(), std::memory_order_relaxed);
 }
 
 void Session::free(ObjectType type, ObjectId id) {
   const bool is_there = check(type, id) == CL_SUCCESS;
-  {
+  if (type != ObjectType::event) {
     const std::lock_guard lock{builds_mutex_};
     if (in_use_.contains({type, id.value()})) throw BadMessage{"the end of an object that is in use"};
   }
@@ -141,9 +136,8 @@ void Session::free(ObjectType type, ObjectId id) {
   }
   if (type == ObjectType::queue) free_queue(id);
   if (is_there) executor_.free(type, id);
-  auto& objects = objects_[static_cast<std::size_t>(type)];
-  objects.erase(id.slot());
-  counters_.objects[static_cast<std::size_t>(type)].store(objects.size(), std::memory_order_relaxed);
+  known(type).remove(id);
+  count_objects(type);
   if (type == ObjectType::memory) forget_memory(id);
   if (type == ObjectType::device) in_place_.erase(id.value());
   if (type == ObjectType::context) contexts_in_place_.erase(id.value());

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -20,6 +21,7 @@
 #include "command/executor.hpp"
 #include "server/counters.hpp"
 #include "server/helpers.hpp"
+#include "server/known_objects.hpp"
 #include "server/offer.hpp"
 
 namespace grus::server {
@@ -41,10 +43,6 @@ class Session {
   using Number = std::uint64_t;
   using Data = std::shared_ptr<std::byte[]>;
   static constexpr std::size_t kHelpers = 64;
-  struct Object {
-    ObjectId id;
-    cl_int code = CL_SUCCESS;  // what became of its creation
-  };
   struct Memory {
     std::size_t size = 0;
     std::size_t element_size = 0;  // images
@@ -75,7 +73,7 @@ class Session {
     ObjectId queue;
     ObjectId event;
     Blocking blocking = Blocking::no;
-    std::vector<ObjectId> waits;
+    std::span<const ObjectId> waits;
     cl_int code = CL_SUCCESS;  // why it can't be carried out: something that it needs has failed
   };
 
@@ -138,10 +136,11 @@ class Session {
   // The object must be there; what became of its creation.
   cl_int check(ObjectType type, ObjectId id);
   void check_all(ObjectType type, std::span<const ObjectId> ids);
-  const Object* find(ObjectType type, ObjectId id) const;
   // The id is to name a new object. Asked before all else, and before the executor, which believes it.
   void check_new(ObjectType type, ObjectId id);
   void create(ObjectType type, ObjectId id, cl_int code);
+  void count_objects(ObjectType type);
+  KnownObjects& known(ObjectType type) { return objects_[static_cast<std::size_t>(type)]; }
   void free(ObjectType type, ObjectId id);
   void check_arguments(Kernel& kernel);
   // Whether the session may have so much more.
@@ -192,7 +191,8 @@ class Session {
   std::mutex output_mutex_;  // keeps what is printed in order
   std::mutex out_mutex_;     // keeps messages apart
 
-  std::unordered_map<std::uint32_t, Object> objects_[8];  // by type, and by slot as the executor has them
+  KnownObjects objects_[8];      // by type
+  std::vector<ObjectId> waits_;  // of the command that is read
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint64_t, Kernel> kernels_;
   std::unordered_set<std::uint64_t> in_place_;  // devices

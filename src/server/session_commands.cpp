@@ -26,7 +26,8 @@ constexpr std::size_t kMostSmall = 64;
 
 Session::Place Session::read_place(Reader& reader) {
   Place place;
-  reader(place.queue, place.event, place.blocking, place.waits);
+  reader(place.queue, place.event, place.blocking, waits_);
+  place.waits = waits_;
   check(ObjectType::queue, place.queue);
   if (place.event) check_new(ObjectType::event, place.event);
   for (const ObjectId wait : place.waits) {
@@ -116,8 +117,8 @@ void Session::check_arguments(Kernel& kernel) {
   for (const Argument& argument : kernel.arguments) {
     if (argument.holds == Argument::Holds::sampler) check(ObjectType::sampler, argument.object);
     if (argument.holds != Argument::Holds::memory || !argument.object) continue;
-    const Object* const found = find(ObjectType::memory, argument.object);
-    const cl_int code = found ? found->code : CL_INVALID_MEM_OBJECT;
+    const cl_int* const found = known(ObjectType::memory).find(argument.object);
+    const cl_int code = found ? *found : CL_INVALID_MEM_OBJECT;
     if (code != CL_SUCCESS) kernel.code = code;
   }
   kernel.checked_at = memory_changes_;
@@ -346,7 +347,7 @@ void Session::write_in_parts(const Transfer<command::Write>& transfer) {
     part.from = memory;
     if (code != CL_SUCCESS) continue;
     const ObjectId event = new_part_event();
-    const std::span<const ObjectId> waits = done == 0 ? std::span{place.waits} : std::span<const ObjectId>{};
+    const std::span<const ObjectId> waits = done == 0 ? place.waits : std::span<const ObjectId>{};
     code = executor_.submit(part, {place.queue, waits, event, event ? Blocking::no : Blocking::yes});
     if (code != CL_SUCCESS) forget_part_event();
     executor_.flush(place.queue);
@@ -382,7 +383,7 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
     std::byte* const memory = next_part();
     part.to = memory;
     const ObjectId event = new_part_event();
-    const std::span<const ObjectId> waits = done == 0 ? std::span{place.waits} : std::span<const ObjectId>{};
+    const std::span<const ObjectId> waits = done == 0 ? place.waits : std::span<const ObjectId>{};
     if (!event || executor_.submit(part, {place.queue, waits, event, Blocking::no}) != CL_SUCCESS)
       throw channel::Lost{"the device failed in the middle of a read"};
     executor_.flush(place.queue);

@@ -305,7 +305,7 @@ void Session::handle_programs(const Head& head, Reader& reader) {
     case Kind::build: {
       BuildOrder order;
       reader(order);
-      const bool is_new = !find(ObjectType::program, order.program);
+      const bool is_new = !known(ObjectType::program).find(order.program);
       if (is_new) check_new(ObjectType::program, order.program);
       check(ObjectType::context, order.context);
       check_all(ObjectType::device, order.program_devices);

@@ -307,6 +307,18 @@ class PsTest(OperationsTest):
             self.assertTrue(wait_for(lambda: any(
                 one["commands_per_second"] > 0 and one["objects"]["memory"] == 10 for one in self.sessions(server)), 10))
 
+    def test_buffers_that_nobody_used_are_shown_if_they_stay(self):
+        server = self.start()
+        with subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", USUAL, "--come-and-go"], text=True,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
+            self.assertEqual(client.stdout.readline(), "ready\n")
+            self.assertTrue(wait_for(lambda: self.sessions(server)[0]["objects"]["memory"] == 1, 10), self.sessions(server))
+            told = self.sessions(server)[0]
+            client.communicate("\n")
+        self.assertEqual(client.returncode, 0)
+        self.assertEqual(told["memory_bytes"], 4)
+        self.assertLess(told["bytes_in"], 100000)  # not one message for each
+
     def test_a_server_that_is_not_there_is_named(self):
         done = self.grus("ps", "--gpu", f"unix:{self.folder}/socket")
         self.assertEqual(done.returncode, 1)

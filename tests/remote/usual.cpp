@@ -7,6 +7,8 @@
 // once, which it says; prints a checksum, which only depends on how often that was done.
 // --until-told: the same until its input ends.
 // --allocate BYTES: a buffer of that size, filled and read back.
+// --come-and-go: many buffers, each released before anything uses it, and one that stays until the input ends; the last
+// of many is used, and must be as good as any.
 #include <CL/cl.h>
 #include <poll.h>
 #include <unistd.h>
@@ -206,6 +208,29 @@ void allocate(size_t size) {
   if (last != pattern) std::exit(3);
 }
 
+void come_and_go() {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  const auto create = [&, in = context] {
+    cl_mem buffer = clCreateBuffer(in, 0, sizeof code, nullptr, &code);
+    check(code, "buffer");
+    return buffer;
+  };
+  for (int number = 0; number < 10000; ++number) check(clReleaseMemObject(create()), "release");
+  cl_mem used = create();
+  for (int number = 0; number < 100; ++number) check(clReleaseMemObject(create()), "release");
+  const cl_int written = 7;
+  cl_int read = 0;
+  check(clEnqueueFillBuffer(queue, used, &written, sizeof written, 0, sizeof written, 0, nullptr, nullptr), "fill");
+  check(clEnqueueReadBuffer(queue, used, CL_TRUE, 0, sizeof read, &read, 0, nullptr, nullptr), "read");
+  if (read != written) std::exit(3);
+  check(clReleaseMemObject(used), "release");
+  create();
+  std::puts("ready");
+  std::fflush(stdout);
+  std::getchar();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -229,6 +254,10 @@ int main(int argc, char** argv) {
   }
   if (has("--allocate")) {
     allocate(std::stoull(argv[2]));
+    return 0;
+  }
+  if (has("--come-and-go")) {
+    come_and_go();
     return 0;
   }
   if (has("--twice")) {

@@ -31,10 +31,11 @@ class X264(Case):
         if "OpenCL acceleration enabled" not in log:
             said = re.search(r"OpenCL.*", log)
             raise Failed(f"OpenCL not used: {said[0] if said else 'nothing said about it'}")
-        encoded = re.search(r"encoded (\d+) frames", log)
+        encoded = re.search(r"encoded (\d+) frames, ([\d.]+) fps", log)
         psnr = re.search(r"PSNR Mean .*Global:([\d.]+)", log)
         if not encoded or not psnr:
             raise Failed("no statistics in the log")
+        place.speed = float(encoded[2])
         return {f"{label} frames": encoded[1], f"{label} PSNR": float(psnr[1])}
 
 

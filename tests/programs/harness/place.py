@@ -72,6 +72,7 @@ class Place:
         self.native = native  # where the same case ran natively, for cases that hand something over
         self.calls = collections.Counter()
         self.wall = self.cpu = 0.0
+        self.speed = 0.0  # of its last run, as the program said itself
         self._runs = 0
         self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
         self._move = move and mode == "grus"

@@ -45,16 +45,17 @@ def print_verdict(table, verdict) -> None:
 
 
 def times_table(cases) -> Table:
-    titles = ("program", "vendor", "native s", "grus s", "grus/native [95%]", "native/native [95%]", "cpu time [95%]", "verdict")
-    return Table(titles, (name_width(cases), 8, -8, -8, 22, 22, 22, 1))
+    titles = ("program", "vendor", "native s", "grus s", "grus/native [95%]", "native/native [95%]", "cpu time [95%]",
+              "speed of its own [95%]", "verdict")
+    return Table(titles, (name_width(cases), 8, -8, -8, 22, 22, 22, 22, 1))
 
 
 def print_times(table, times) -> None:
     if times.why:
-        table.line((times.program, times.vendor, "-", "-", times.why, "", "", ""))
+        table.line((times.program, times.vendor, "-", "-", times.why, "", "", "", ""))
         return
     table.line((times.program, times.vendor, f"{times.native_s:.2f}", f"{times.grus_s:.2f}", times.ratio,
-                times.native_ratio, times.cpu_ratio, times.verdict))
+                times.native_ratio, times.cpu_ratio, times.speed_ratio or "", times.verdict))
 
 
 def summary(verdicts) -> str:
