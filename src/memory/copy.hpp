@@ -47,6 +47,9 @@ using OnCopied = std::function<void(const Copied& more)>;
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
 void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
                  const OnCopied& on_copied);
+// Those parts of a source that works in this process's memory, whatever was sent of them before.
+void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
+                  std::span<const Range> written, const OnCopied& on_copied);
 // Of a source where nothing changes any more, which has it in host memory.
 void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents, const OnCopied& on_copied);
 // The bytes of the image, packed.

@@ -27,7 +27,7 @@ using json = nlohmann::ordered_json;
 double seconds(Clock::duration time) { return std::chrono::duration<double>{time}.count(); }
 
 json as_json(const Plan& plan) {
-  return {{"destination", plan.destination}, {"bytes", plan.bytes}, {"objects", plan.objects}};
+  return {{"destination", plan.destination}, {"bytes", plan.bytes}, {"objects", plan.objects}, {"notes", plan.notes}};
 }
 
 json as_json(const Report& report) {

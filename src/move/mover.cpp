@@ -95,6 +95,21 @@ Plan plan_for_shelf(const Inventory& all) {
   return plan;
 }
 
+// Why pages have to be compared although the system was asked to watch them.
+std::vector<std::string> notes_on_watching(const Inventory& all) {
+  if (!memory::system_watches_pages())
+    return {
+        "this system doesn't tell which pages are written (Linux 6.7 or later does, by userfaultfd, if it lets this "
+        "user): they are fingerprinted instead"};
+  const bool all_in_place = std::all_of(all.contexts.begin(), all.contexts.end(), [](const auto& context) {
+    return works_in_place(executor_of(*context), *context);
+  });
+  if (all_in_place) return {};
+  return {
+      "the device doesn't work in memory of the program's own process, so the system can't tell which pages it "
+      "writes: they are fingerprinted instead"};
+}
+
 Inventory take_inventory() {
   const Gate::Closed closed{g_gate};
   return Inventory::take();
@@ -126,6 +141,7 @@ class Mover {
       for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
       throw Refused{all};
     }
+    if (order_.comparison.kind == memory::Kind::system) report_.plan.notes = notes_on_watching(kept.all);
     if (order_.dry_run) return std::move(report_);
     using Overlap = memory::Conveyor::Overlap;
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,

@@ -122,11 +122,24 @@ memory::Route Transplant::route_of(Context& context) {
   return {executor_of(context), to_, courier_of(context).id(), conveyor_of(context)};
 }
 
+// Null if pages are to be compared. The program's own memory is its own to watch.
+std::unique_ptr<memory::WrittenPages> Transplant::watch_pages(Memory& memory) {
+  if (how_.kind != memory::Kind::system || memory.is_image() || !memory.host_memory ||
+      !memory::system_watches_pages() || !works_in_place(executor_of(*memory.context), *memory.context))
+    return nullptr;
+  if (!page_watch_) page_watch_ = std::make_shared<memory::PageWatch>();
+  return memory::WrittenPages::of(page_watch_, memory.host_memory);
+}
+
 void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
   Context& context = *memory.context;
   const memory::Route route = route_of(context);
   if (const auto contents = route.from.contents_of(memory.id()))
     return memory::copy_contents(route, memory.id(), {contents->data(), memory.size}, on_copied);
+  if (!twin.written && !twin.pages) twin.written = watch_pages(memory);
+  if (twin.written)
+    return memory::copy_written(route, memory.id(), {memory.host_memory->data(), memory.size}, twin.written->take(),
+                                on_copied);
   if (!memory.is_image() && !twin.table && !twin.pages) {
     if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
   }

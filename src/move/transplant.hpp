@@ -9,6 +9,7 @@
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
 #include "memory/device_side.hpp"
+#include "memory/written_pages.hpp"
 #include "move/inventory.hpp"
 
 namespace grus::move {
@@ -25,6 +26,8 @@ struct Match {
   cl_uint index = 0;
   bool shares_host_memory = false;
 };
+
+bool works_in_place(Executor& executor, const Context& context);
 
 class Transplant {
  public:
@@ -61,10 +64,11 @@ class Transplant {
     Home home = Home::elsewhere;
     std::shared_ptr<HostMemory> memory;
     bool is_copied = false;
-    std::unique_ptr<memory::SentPages> pages;    // of what the host compares
-    std::unique_ptr<memory::DeviceTable> table;  // of what the device does
-    bool is_suspect = true;                      // never copied, or while commands from before may have been running
-    bool is_settled = false;                     // copied in the stop: commands that are held back change nothing
+    std::unique_ptr<memory::SentPages> pages;       // of what the host compares
+    std::unique_ptr<memory::DeviceTable> table;     // of what the device does
+    std::unique_ptr<memory::WrittenPages> written;  // of what the system watches
+    bool is_suspect = true;                         // never copied, or while commands from before may have been running
+    bool is_settled = false;                        // copied in the stop: commands that are held back change nothing
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -93,6 +97,7 @@ class Transplant {
   memory::DeviceSide* destination_side(Context& context);
   memory::Conveyor& conveyor_of(Context& context);
   memory::Route route_of(Context& context);
+  std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
   void finish_copies(const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
   void free_sides() noexcept;
@@ -116,6 +121,7 @@ class Transplant {
   std::map<Context*, std::unique_ptr<memory::DeviceSide>> source_sides_;
   std::map<const Context*, std::unique_ptr<memory::DeviceSide>> destination_sides_;
   std::map<const Context*, std::unique_ptr<memory::Conveyor>> conveyors_;
+  std::shared_ptr<memory::PageWatch> page_watch_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;

@@ -33,15 +33,16 @@ std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
 
 }  // namespace
 
+bool works_in_place(Executor& executor, const Context& context) {
+  return executor.is_in_this_process() &&
+         std::all_of(context.devices.begin(), context.devices.end(),
+                     [&](const auto& device) { return executor.works_in_place(device->id()); });
+}
+
 bool Transplant::both_work_in_place(const Context& context) {
   const auto [known, is_new] = in_place_.emplace(&context, false);
   if (!is_new) return known->second;
-  Executor& from = executor_of(context);
-  known->second = from.is_in_this_process() && to_.is_in_this_process() &&
-                  std::all_of(context.devices.begin(), context.devices.end(), [&](const auto& device) {
-                    const ObjectId id = device->id();
-                    return from.works_in_place(id) && to_.works_in_place(id);
-                  });
+  known->second = works_in_place(executor_of(context), context) && works_in_place(to_, context);
   return known->second;
 }
 
