@@ -9,11 +9,23 @@
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
 #include "move/when_idle.hpp"
+#include "objects/borrowed_memory.hpp"
 
 namespace grus::move {
 namespace {
 
 constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
+
+// Whether only the inventory still knows the object, and its views.
+bool is_released(const Memory& memory, const Inventory& all) {
+  std::uint32_t views = 0;
+  for (const auto& view : all.memories) {
+    if (view->parent.get() != &memory) continue;
+    if (!is_released(*view, all)) return false;
+    ++views;
+  }
+  return memory.references() == 1 + views;
+}
 
 }  // namespace
 
@@ -161,6 +173,29 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
   }
 }
 
+// Out of the program's own memory, which is gone when it has released the object.
+void Transplant::copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all,
+                               const memory::OnCopied& on_copied) {
+  struct Released {};
+  BorrowedMemory borrowed{memory};
+  const auto check = [&] {
+    if (is_released(memory, all)) throw Released{};
+  };
+  const auto count = [&](const memory::Copied& more) {
+    borrowed.give_back();
+    on_copied(more);
+    borrowed.take();
+    check();
+  };
+  try {
+    check();
+    copy_one(memory, twin, stage, count);
+    if (twin.table)
+      source_side(*memory.context)->finish(route_of(*memory.context), destination_side(*memory.context), count);
+  } catch (const Released&) {
+  }
+}
+
 void Transplant::finish_copies(const memory::OnCopied& on_copied) {
   for (const auto& [context, side] : source_sides_) {
     if (side) side->finish(route_of(*context), destination_side(*context), on_copied);
@@ -212,7 +247,11 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   for (const auto& [memory, twin] : dirty) {
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
-    copy_one(*memory, *twin, stage, count);
+    if (memory->host && memory->host_ptr) {
+      copy_borrowed(*memory, *twin, stage, all, count);
+    } else {
+      copy_one(*memory, *twin, stage, count);
+    }
   }
   finish_copies(count);
   return sum;
@@ -304,7 +343,7 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
       memory->host = nullptr;
     }
     keep_mappings(*memory, root, before[memory.get()]);
-    if (!memory->parent && twin.home == Home::elsewhere) memory->host_memory = nullptr;
+    if (!memory->parent) memory->host_memory = twin.memory;
   }
   for (const auto& program : all.programs) {
     if (program->has_failed()) program->created = false;

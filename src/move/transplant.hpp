@@ -56,9 +56,8 @@ class Transplant {
  private:
   enum class Home : std::uint8_t {
     shared,     // both sides work in the same memory: nothing is copied
-    programs,   // the program's own memory
     own,        // memory for it here
-    elsewhere,  // none here
+    elsewhere,  // nowhere that the program may see
   };
   struct Twin {
     Home home = Home::elsewhere;
@@ -80,6 +79,7 @@ class Transplant {
   void make_queue(const Queue& queue);
   void make_sampler(const Sampler& sampler);
   bool make_memory(Memory& memory, Stage stage);
+  static std::byte* home_of(const Memory& memory, const Twin& twin);
   cl_int make_buffer(Memory& memory, const Twin& twin);
   cl_int make_image(Memory& memory, const Twin& twin);
   Twin twin_for(Memory& memory);
@@ -99,6 +99,7 @@ class Transplant {
   memory::Route route_of(Context& context);
   std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
   void finish_copies(const memory::OnCopied& on_copied);
+  void copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
   void free_sides() noexcept;
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);

@@ -92,24 +92,27 @@ Transplant::Twin Transplant::twin_for(Memory& memory) {
   Twin twin;
   if (memory.parent) return twin;
   const Context& context = *memory.context;
-  if (memory.host && both_work_in_place(context)) {
+  if ((memory.host || memory.host_memory) && both_work_in_place(context)) {
     twin.home = Home::shared;
     twin.memory = memory.host_memory;
     return twin;
   }
   const std::size_t size = memory.is_image() ? memory::packed_size(*memory.image) : memory.size;
   twin.is_copied = true;
-  if (memory.host_ptr) {
-    twin.home = Home::programs;
-    return twin;
-  }
   const bool shares = shares_host_memory(context);
   const bool wants_host = shares || (memory.flags & CL_MEM_ALLOC_HOST_PTR) != 0;
   // An image that was laid out by the source's driver stays so for the program, which maps it as a copy.
   if (!wants_host || (memory.is_image() && !memory.host)) return twin;
   twin.memory = to_.host_memory_for(shares, size);
-  if (twin.memory) twin.home = Home::own;
+  // The program's own memory isn't for two devices at a time, and may be mapped and written at any moment. So the
+  // object leaves it, and it only stands for the object while that is mapped.
+  if (twin.memory && !memory.host_ptr) twin.home = Home::own;
   return twin;
+}
+
+std::byte* Transplant::home_of(const Memory& memory, const Twin& twin) {
+  if (twin.memory) return twin.memory->data();
+  return twin.home == Home::shared ? memory.host : nullptr;
 }
 
 cl_int Transplant::make_buffer(Memory& memory, const Twin& twin) {
@@ -123,7 +126,7 @@ cl_int Transplant::make_buffer(Memory& memory, const Twin& twin) {
   order.properties = memory.properties;
   order.size = memory.size;
   order.host_memory = twin.memory;
-  order.host = twin.memory ? twin.memory->data() : static_cast<std::byte*>(memory.host_ptr);
+  order.host = home_of(memory, twin);
   return to_.create_buffer(order);
 }
 
@@ -140,8 +143,8 @@ cl_int Transplant::make_image(Memory& memory, const Twin& twin) {
     order.from = memory.parent->id();
   } else {
     order.host_memory = twin.memory;
-    order.host = twin.memory ? twin.memory->data() : static_cast<std::byte*>(memory.host_ptr);
-    if (!memory.host_ptr) {  // the pitches were those of what it was made from
+    order.host = home_of(memory, twin);
+    if (!order.host || twin.memory) {  // the pitches were those of what it was made from
       order.desc.image_row_pitch = 0;
       order.desc.image_slice_pitch = 0;
     }
