@@ -45,7 +45,7 @@ json as_json(const Report& report) {
   return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
           {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
           {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped},
-          {"stays_loaded", report.staying}};
+          {"built_stopped", report.built_stopped}, {"stays_loaded", report.staying}};
 }
 
 memory::Comparison comparison_from(const json& request) {

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
 #include "command/gate.hpp"
+#include "command/held_builds.hpp"
 #include "command/hold_back.hpp"
 #include "executor/starting.hpp"
 #include "move/checkpoint.hpp"
@@ -152,7 +153,9 @@ class Mover {
       transplant_->follow(kept.all, Transplant::Stage::running);
       copy_while_running(kept);
       wait_for_backlog();
+      catch_up(kept);
       stop(kept);
+      held_builds_.reset();
       if (order_.kind == Order::Kind::checkpoint) {
         begin("write");
         write_checkpoint(order_.file, *shelf_, kept.all);
@@ -162,6 +165,7 @@ class Mover {
       }
     } catch (...) {
       slicer_.reset();
+      held_builds_.reset();
       transplant_->undo();
       throw;
     }
@@ -257,8 +261,21 @@ class Mover {
     }
   }
 
+  // Builds take long, so what the program has built is there before the stop. What it builds meanwhile it builds again
+  // there.
+  void catch_up(Kept& kept) {
+    begin("catch up");
+    held_builds_.emplace();
+    const std::uint64_t before = transplant_->builds();
+    kept = Kept{take_inventory()};
+    transplant_->follow(kept.all, Transplant::Stage::running);
+    if (order_.rounds > 0 && transplant_->builds() != before)  // that took its time
+      report_.copied_running += copy(kept, Transplant::Stage::running).sent;
+  }
+
   void stop(Kept& kept) {
     begin("hold");
+    const std::uint64_t built_before = transplant_->builds();
     is_stopped_ = true;
     const auto start = Clock::now();
     stop_start_ = start;
@@ -281,7 +298,7 @@ class Mover {
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
       report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
-      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start);
+      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start, built_before);
       sources_ = transplant_->take_over(kept.all);
       executors_in_use().push_back(to_.get());
       std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
@@ -296,13 +313,14 @@ class Mover {
         set_whereabouts({to_->address(), {}, false});
       }
     }
-    finish_stop(start);
+    finish_stop(start, built_before);
     begin("release");
     everything.reset();  // what was held back follows
     suspension.reset();
     left_ = std::move(kept);
   }
-  void finish_stop(Clock::time_point start) {
+  void finish_stop(Clock::time_point start, std::uint64_t built_before) {
+    report_.built_stopped = transplant_->builds() - built_before;
     report_.stop = micros(Clock::now() - start);
     is_stopped_ = false;
   }
@@ -345,6 +363,7 @@ class Mover {
   bool is_switched_ = false;
   Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
   std::unique_ptr<Slicer> slicer_;
+  std::optional<HeldBuilds> held_builds_;
   std::set<Executor*> sources_;
   Kept left_;
 };

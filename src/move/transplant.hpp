@@ -52,6 +52,7 @@ class Transplant {
   void undo() noexcept;
 
   std::uint64_t bytes_at_stake(const Inventory& inventory) const;  // that would be copied
+  std::uint64_t builds() const { return builds_; }                 // so far, at the destination
 
  private:
   enum class Home : std::uint8_t {
@@ -116,6 +117,7 @@ class Transplant {
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
+  std::uint64_t builds_ = 0;
   std::map<const Context*, bool> in_place_;
   std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
   // By context; null if its device can't, or needn't.
