@@ -71,7 +71,7 @@ _grus() {
   case $subcommand in
     run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --gpu --keys --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
+    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-direct --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
     move | drain) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;

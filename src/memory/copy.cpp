@@ -41,20 +41,24 @@ std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_pag
   return runs;
 }
 
-void hand_over(const Route& route, ObjectId buffer, const std::byte* chunk, std::vector<Run> runs, Copied& copied) {
+WritePages writes_at(const Route& route) {
+  return [&to = route.to, queue = route.queue](ObjectId buffer, Range range, const std::byte* from) {
+    if (from) {
+      check(to.submit(command::Write{{buffer}, range, from}, {queue, {}, {}, Blocking::yes}), "writing memory");
+    } else {
+      check(to.submit(zeroes(buffer, range), {.queue = queue, .waits = {}, .event = {}}), "clearing memory");
+    }
+  };
+}
+
+void hand_over(Conveyor& conveyor, const WritePages& write, ObjectId buffer, const std::byte* chunk,
+               std::vector<Run> runs, Copied& copied) {
   std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
   for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
   if (runs.empty()) return;
-  route.conveyor.hand_over({[&to = route.to, queue = route.queue, buffer, chunk, runs = std::move(runs)] {
-    for (const Run& run : runs) {
-      const Range range{run.there, run.size};
-      if (run.kind == Run::Kind::zero) {
-        check(to.submit(zeroes(buffer, range), {.queue = queue, .waits = {}, .event = {}}), "clearing memory");
-      } else {
-        check(to.submit(command::Write{{buffer}, range, chunk + run.offset}, {queue, {}, {}, Blocking::yes}),
-              "writing memory");
-      }
-    }
+  conveyor.hand_over({[write, buffer, chunk, runs = std::move(runs)] {
+    for (const Run& run : runs)
+      write(buffer, {run.there, run.size}, run.kind == Run::Kind::zero ? nullptr : chunk + run.offset);
   }});
 }
 
@@ -71,16 +75,24 @@ command::Fill zeroes(ObjectId memory, Range range) {
   return fill;
 }
 
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
-                 const OnCopied& on_copied) {
-  const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
-  for (std::size_t start = 0; start < size; start += kChunk) {
-    const std::span<std::byte> chunk{route.conveyor.take(), std::min(kChunk, size - start)};
-    check(route.from.submit(command::Read{{buffer}, {start, chunk.size()}, chunk.data()}, placement), "reading memory");
+void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
+               const OnCopied& on_copied) {
+  const Placement placement{.queue = part.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
+  const std::size_t end = part.range.offset + part.range.size;
+  for (std::size_t start = part.range.offset; start < end; start += kChunk) {
+    const std::span<std::byte> chunk{conveyor.take(), std::min(kChunk, end - start)};
+    check(part.from.submit(command::Read{{part.buffer}, {start, chunk.size()}, chunk.data()}, placement),
+          "reading memory");
     Copied copied{.read = chunk.size()};
-    hand_over(route, buffer, chunk.data(), runs_in(chunk, start / kPage, pages, round, copied), copied);
+    auto runs = runs_in(chunk, start / kPage, pages, round, copied);
+    hand_over(conveyor, write, part.buffer, chunk.data(), std::move(runs), copied);
     on_copied(copied);
   }
+}
+
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
+                 const OnCopied& on_copied) {
+  copy_part({route.from, route.queue, buffer, {0, size}}, route.conveyor, pages, round, writes_at(route), on_copied);
 }
 
 void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
@@ -90,7 +102,7 @@ void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte
   std::size_t used = 0;  // of the chunk
   const auto send = [&] {
     Copied copied{.read = std::exchange(used, 0)};
-    hand_over(route, buffer, std::exchange(chunk, nullptr), std::exchange(runs, {}), copied);
+    hand_over(route.conveyor, writes_at(route), buffer, std::exchange(chunk, nullptr), std::exchange(runs, {}), copied);
     on_copied(copied);
   };
   for (const Range& part : written) {

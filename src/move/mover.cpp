@@ -169,6 +169,8 @@ class Mover {
       transplant_->undo();
       throw;
     }
+    const auto& notes = transplant_->notes();
+    report_.plan.notes.insert(report_.plan.notes.end(), notes.begin(), notes.end());
     release_source();
     report_.phases.back().end = Clock::now();
     return std::move(report_);

@@ -143,6 +143,37 @@ std::unique_ptr<memory::WrittenPages> Transplant::watch_pages(Memory& memory) {
   return memory::WrittenPages::of(page_watch_, memory.host_memory);
 }
 
+// Null if there is none, which is said.
+memory::DirectPath* Transplant::direct_path(Executor& from) {
+  const auto [known, is_new] = direct_paths_.try_emplace(&from);
+  if (is_new) {
+    std::string why;
+    known->second = memory::DirectPath::open(from, to_, why);
+    if (!known->second) notes_.push_back(fmt::format("memory goes through the program's own process: {}", why));
+  }
+  return known->second.get();
+}
+
+// From server to server, if it is for the host to compare. False if it must go another way.
+bool Transplant::copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied) {
+  Executor& from = executor_of(*memory.context);
+  const bool are_servers = !from.is_in_this_process() && from.has_device() && !to_.is_in_this_process() && !is_nowhere_;
+  if (!are_servers || memory.is_image() || device_compares(memory.context->shares_host_memory())) return false;
+  if (twin.pages && !twin.is_direct) return false;
+  memory::DirectPath* const path = direct_path(from);
+  if (!path) return false;
+  twin.is_direct = true;
+  try {
+    path->copy(courier_of(*memory.context).id(), memory.id(), memory.size, how_, round, on_copied);
+    return true;
+  } catch (const memory::PathLost& lost) {
+    notes_.push_back(fmt::format("memory goes through the program's own process: {}", lost.what()));
+    direct_paths_[&from].reset();
+    for (auto& [id, other] : twins_) other.is_direct = false;
+    return false;
+  }
+}
+
 void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
   Context& context = *memory.context;
   const memory::Route route = route_of(context);
@@ -162,10 +193,11 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
                                on_copied);
     return;
   }
+  const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
+  if (copy_directly(memory, twin, round, on_copied)) return;
   if (!twin.pages)
     twin.pages =
         std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size, how_);
-  const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
   if (memory.is_image()) {
     memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
   } else {
@@ -207,6 +239,7 @@ void Transplant::finish_copies(const memory::OnCopied& on_copied) {
 }
 
 void Transplant::free_sides() noexcept {
+  direct_paths_.clear();
   conveyors_.clear();  // first: its thread writes by the sides
   for (auto& [memory, twin] : twins_) {
     if (!twin.table) continue;

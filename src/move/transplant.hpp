@@ -9,6 +9,7 @@
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
 #include "memory/device_side.hpp"
+#include "memory/direct_path.hpp"
 #include "memory/written_pages.hpp"
 #include "move/inventory.hpp"
 
@@ -51,8 +52,9 @@ class Transplant {
   // Everything made there is freed.
   void undo() noexcept;
 
-  std::uint64_t bytes_at_stake(const Inventory& inventory) const;  // that would be copied
-  std::uint64_t builds() const { return builds_; }                 // so far, at the destination
+  std::uint64_t bytes_at_stake(const Inventory& inventory) const;   // that would be copied
+  const std::vector<std::string>& notes() const { return notes_; }  // on how memory went
+  std::uint64_t builds() const { return builds_; }                  // so far, at the destination
 
  private:
   enum class Home : std::uint8_t {
@@ -67,6 +69,7 @@ class Transplant {
     std::unique_ptr<memory::SentPages> pages;       // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;     // of what the device does
     std::unique_ptr<memory::WrittenPages> written;  // of what the system watches
+    bool is_direct = false;                         // the source knows what was sent
     bool is_suspect = true;                         // never copied, or while commands from before may have been running
     bool is_settled = false;                        // copied in the stop: commands that are held back change nothing
   };
@@ -99,6 +102,8 @@ class Transplant {
   memory::Conveyor& conveyor_of(Context& context);
   memory::Route route_of(Context& context);
   std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
+  memory::DirectPath* direct_path(Executor& from);
+  bool copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied);
   void finish_copies(const memory::OnCopied& on_copied);
   void copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
@@ -125,6 +130,8 @@ class Transplant {
   std::map<const Context*, std::unique_ptr<memory::DeviceSide>> destination_sides_;
   std::map<const Context*, std::unique_ptr<memory::Conveyor>> conveyors_;
   std::shared_ptr<memory::PageWatch> page_watch_;
+  std::map<Executor*, std::unique_ptr<memory::DirectPath>> direct_paths_;  // by source; null if there is none
+  std::vector<std::string> notes_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;
