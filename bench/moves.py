@@ -4,6 +4,8 @@
 sizes      The program has buffers of 64 MiB (fewer and smaller if it has less) and works all the time on 4 MiB of the first. It
            is moved between a server of this host and this process's own device, with copying while it runs and without
            ("in the stop"). Stop is how long results waited.
+pages      The same with one buffer, of which 4 MiB are worked on, moved from this process's own device to a server (the way
+           back isn't counted): with the system's kernel watching which pages are written, with fingerprints, and in the stop.
 scattered  Kernels of 5 ms dirty one in a hundred pages per second, all over the memory. Its speed while it is copied is
            compared with its speed before.
 suspended  Everything goes to host memory and back. Preparing is making room there, while the program runs.
@@ -31,10 +33,10 @@ KERNEL_MS = 5
 
 
 class Program:
-    def __init__(self, grus, subject, mib, environment, kind="busy", rest=(DIRTY,), before=()):
+    def __init__(self, grus, subject, mib, environment, kind="busy", rest=(DIRTY,), before=(), buffer=BUFFER):
         self.folder = tempfile.TemporaryDirectory(prefix="grus-moves-")
         environment = environment | {"XDG_RUNTIME_DIR": self.folder.name}
-        size = min(BUFFER, mib)
+        size = min(buffer, mib)
         self.process = subprocess.Popen([*before, grus, "run", "--", subject, kind, *map(str, (mib // size, size, *rest))],
                                         env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.session = Session(self.process.pid, environment)
@@ -67,8 +69,34 @@ class Program:
         return json.loads(output.strip().removesuffix("right"))
 
 
+def row_of(mib, name, moves, told):
+    stops = [1e3 * move["stop_seconds"] for move in moves]
+    whole = [sum(phase["seconds"] for phase in move["phases"]) for move in moves]
+    sent = [(move["sent_running"] + move["sent_stopped"]) / 2**20 for move in moves]
+    return {"MiB": mib, "copying": name, "moves": len(stops), "stop_ms": statistics.median(stops), "most_ms": max(stops),
+            "drain_ms": statistics.median(1e3 * move["drain_seconds"] for move in moves),
+            "sent_in_stop_MiB": statistics.median(move["sent_stopped"] for move in moves) / 2**20,
+            "sent_MiB": statistics.median(sent), "move_s": statistics.median(whole), "rounds_of_the_program": told["rounds"]}
+
+
+def pages(chosen, grus, subject, mib, server, environment):
+    ways = {"pages watched by the system": {"fingerprint": "system"}, "pages fingerprinted": {"fingerprint": "xxh3"},
+            "in the stop": {"rounds": 0}}
+    moves = {name: [] for name in ways}
+    with Program(grus, subject, mib, environment, buffer=mib) as program:
+        for turn in range(chosen.rounds):
+            for name in list(ways)[::1 if turn % 2 else -1]:
+                moves[name].append(program.move(to=server.address, device=chosen.platform, **ways[name]))
+                if moves[name][-1]["plan"]["notes"]:
+                    raise common.Problem(moves[name][-1]["plan"]["notes"][0])
+                time.sleep(0.05)
+                program.move(to="local", device=chosen.platform)
+                time.sleep(0.05)
+        told = program.end()
+    return [row_of(mib, name, of, told) for name, of in moves.items()]
+
+
 def sizes(chosen, grus, subject, mib, server, environment):
-    rows = []
     ways = [("copied before", {}), ("in the stop", {"rounds": 0})]
     moves = {name: [] for name, _ in ways}
     with Program(grus, subject, mib, environment) as program:
@@ -79,16 +107,7 @@ def sizes(chosen, grus, subject, mib, server, environment):
                     moves[name].append(program.move(**place, device=chosen.platform, **options))
                     time.sleep(0.05)
         told = program.end()
-    for name, _ in ways:
-        stops = [1e3 * move["stop_seconds"] for move in moves[name]]
-        whole = [sum(phase["seconds"] for phase in move["phases"]) for move in moves[name]]
-        sent = [(move["sent_running"] + move["sent_stopped"]) / 2**20 for move in moves[name]]
-        rows.append({"MiB": mib, "copying": name, "moves": len(stops), "stop_ms": statistics.median(stops),
-                     "most_ms": max(stops), "drain_ms": statistics.median(1e3 * move["drain_seconds"] for move in moves[name]),
-                     "sent_in_stop_MiB": statistics.median(move["sent_stopped"] for move in moves[name]) / 2**20,
-                     "sent_MiB": statistics.median(sent), "move_s": statistics.median(whole),
-                     "rounds_of_the_program": told["rounds"]})
-    return rows
+    return [row_of(mib, name, moves[name], told) for name, _ in ways]
 
 
 def in_phases(move, first, last=None):
@@ -148,13 +167,13 @@ def suspended(chosen, grus, subject, mib, _, environment):
     return [{"MiB": mib, "times": len(rows), **medians, "suspended_and_resumed_s": medians["suspended_s"] + medians["resumed_s"]}]
 
 
-PARTS = {"sizes": sizes, "scattered": scattered, "suspended": suspended}
+PARTS = {"sizes": sizes, "pages": pages, "scattered": scattered, "suspended": suspended}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--part", choices=PARTS, default="sizes", help="what is measured; default sizes")
-    parser.add_argument("--mib", type=int, action="append", help="memory of the program, again for more; default 64 to 2048")
+    parser.add_argument("--mib", type=int, action="append", help="memory of the program, again for more; default 64 to 2048, of pages 64 and 1024")
     parser.add_argument("--rounds", type=int, default=5, help="moves there and back, of each kind and size; default 5")
     parser.add_argument("--platform", default="Portable", help="part of the platform's name")
     parser.add_argument("--vendors", default=f"{common.DEFAULT_VENDORS}/pocl.icd", help="drivers, here and at the server")
@@ -168,7 +187,7 @@ def main():
         environment = {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")}
         environment |= {"GRUS_VENDORS": str(folder), "SUBJECT_PLATFORM": chosen.platform, "POCL_MEMORY_LIMIT": "12"}
         with Server(grus, "unix", folder, environment) as server:
-            for mib in chosen.mib or [64, 256, 1024, 2048]:
+            for mib in chosen.mib or ([64, 1024] if chosen.part == "pages" else [64, 256, 1024, 2048]):
                 new = PARTS[chosen.part](chosen, grus, subject, mib, server, environment)
                 print(common.table([key.replace("_", " ") for key in new[0]],
                                    [[common.short(value) if isinstance(value, float) else value for value in row.values()]

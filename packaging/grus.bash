@@ -62,7 +62,7 @@ _grus() {
     --to | drain) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
     profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
-    --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device xor256" -- "$word"); return ;;
+    --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device system xor256" -- "$word"); return ;;
     --sample) mapfile -t COMPREPLY < <(compgen -W "0 1 2 4" -- "$word"); return ;;
     --sample-at) mapfile -t COMPREPLY < <(compgen -W "head tail uniform" -- "$word"); return ;;
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
@@ -71,7 +71,7 @@ _grus() {
   case $subcommand in
     run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --gpu --keys --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-sandbox --keys --tls
+    serve) options="--listen --vendors --device --user --sessions --memory --grace --drain --audit --no-direct --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
     move | drain) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;

@@ -6,6 +6,7 @@
 #include "api/call.hpp"
 #include "api/check.hpp"
 #include "command/callbacks.hpp"
+#include "command/held_builds.hpp"
 #include "objects/immovable.hpp"
 #include "objects/program_scope.hpp"
 
@@ -85,6 +86,7 @@ cl_int carry_out(Program& program, BuildOrder order) {
         outcome.code = CL_OUT_OF_HOST_MEMORY;
       }
     }
+    HeldBuilds::wait();
     is_moved = &*pin != &executor_of(*program.context);  // meanwhile: so it is built where the session is now
   }
   const std::lock_guard lock{program.mutex};

@@ -1,6 +1,6 @@
 // Entry points: mapping and unmapping. Mapped pointers always point into memory that Grus or the program owns. Where
 // the object lives in host memory that is its own memory; elsewhere it is a region registered with the vendor, filled
-// by a read and emptied by a write.
+// by a read and emptied by a write. The program's own memory is such a region once the object has moved away from it.
 #include "api/call.hpp"
 #include "api/check_memory.hpp"
 
@@ -48,6 +48,14 @@ Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   return region;
 }
 
+// The program's own memory, which only stands for the object while that is mapped.
+Ref<Memory> stand_in(const Memory& memory, std::byte* start) {
+  auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
+  region->is_region = true;
+  region->host = start;
+  return region;
+}
+
 cl_int read_into_region(Memory& memory, const Mapping& mapping, const Enqueue& how) {
   std::byte* const to = mapping.staging.memory->host;
   if (mapping.flags & CL_MAP_WRITE_INVALIDATE_REGION) {
@@ -84,12 +92,13 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 }
 
 // A record whose region, if mappings are copies, is there and no command's.
-Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size) {
-  if (memory.host) {
+Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size, std::size_t place) {
+  if (memory.host || memory.host_ptr) {
     // One that was a copy, when the object lived elsewhere, may still be in use.
     Mapping& mapping = memory.take_mapping(
         [&](const Mapping& free) { return !free.staging.memory || is_free_for(free.staging, queue); });
     mapping.staging = {};
+    if (!memory.host) mapping.staging.memory = stand_in(memory, static_cast<std::byte*>(memory.host_ptr) + place);
     return &mapping;
   }
   std::size_t others = 0;
@@ -166,7 +175,7 @@ Result<void*> clEnqueueMapBuffer(cl_command_queue queue_handle, cl_mem handle, c
   const Ref<Memory> alive{buffer};  // while this waits outside the gate
   if (size == 0 || overflows(offset, size, buffer->size)) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*buffer, flags); code != CL_SUCCESS) return Failure{code};
-  const auto taken = take_mapping(*buffer, *queue, size);
+  const auto taken = take_mapping(*buffer, *queue, size, offset);
   if (!taken) return Failure{taken.error()};
   Mapping& mapping = **taken;
   mapping.flags = flags;
@@ -195,15 +204,15 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   if (has_slices && !slice_pitch_out) return Failure{CL_INVALID_VALUE};
   if (const cl_int code = check_map_flags(*image, flags); code != CL_SUCCESS) return Failure{code};
   const bool array_1d = image->type == CL_MEM_OBJECT_IMAGE1D_ARRAY;
-  std::size_t row_pitch = region[0] * facts.element_size;
-  std::size_t slice_pitch = array_1d ? row_pitch : row_pitch * region[1];
-  const auto taken = take_mapping(*image, *queue, row_pitch * region[1] * region[2]);
+  const bool is_packed = !image->host && !image->host_ptr;  // a copy
+  const std::size_t row = region[0] * facts.element_size;
+  const std::size_t row_pitch = is_packed ? row : facts.row_pitch;
+  const std::size_t slice_pitch = !is_packed ? facts.slice_pitch : array_1d ? row : row * region[1];
+  const std::size_t place =
+      origin[0] * facts.element_size + origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
+  const auto taken = take_mapping(*image, *queue, row * region[1] * region[2], place);
   if (!taken) return Failure{taken.error()};
   Mapping& mapping = **taken;
-  if (!mapping.staging.memory) {  // else it is a copy, which is packed
-    row_pitch = facts.row_pitch;
-    slice_pitch = facts.slice_pitch;
-  }
   mapping.flags = flags;
   mapping.origin = triple(origin);
   mapping.region = triple(region);
@@ -212,8 +221,6 @@ Result<void*> clEnqueueMapImage(cl_command_queue queue_handle, cl_mem handle, cl
   const Enqueue how{*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_MAP_IMAGE, blocking_of(blocking)};
   *row_pitch_out = row_pitch;
   if (slice_pitch_out) *slice_pitch_out = mapping.slice_pitch;
-  const std::size_t place =
-      origin[0] * facts.element_size + origin[1] * (array_1d ? slice_pitch : row_pitch) + origin[2] * slice_pitch;
   const auto in_place = [&](void* pointer) {
     return command::MapImage{{image->id()},      flags, {mapping.origin, mapping.region}, pointer, mapping.row_pitch,
                              mapping.slice_pitch};

@@ -80,6 +80,8 @@ cl_int clEnqueueNativeKernel(cl_command_queue handle, void(CL_CALLBACK* function
     ids.push_back(memory->id());
     offsets.push_back(static_cast<std::size_t>(place - bytes));
   }
+  for (Device* device = queue->device.get(); device; device = device->parent.get())
+    device->runs_native_kernels.store(true, std::memory_order_relaxed);
   return enqueue(command::NativeKernel{function, {bytes, size}, ids, offsets},
                  {*queue, {wait_count, wait_handles}, event_out, CL_COMMAND_NATIVE_KERNEL});
 }

@@ -6,6 +6,7 @@
 #include "api/check.hpp"
 #include "api/memory_flags.hpp"
 #include "objects/image_format.hpp"
+#include "objects/profile.hpp"
 
 namespace grus::api {
 namespace {
@@ -240,9 +241,10 @@ cl_int clGetSupportedImageFormats(cl_context handle, cl_mem_flags flags, cl_mem_
   Context* context = live<Context>(handle);
   if (!context) return CL_INVALID_CONTEXT;
   if (!are_valid_flags(flags) || !is_image_type(type) || (formats && entries == 0)) return CL_INVALID_VALUE;
-  const std::uint64_t key = std::uint64_t{flags} << 32 | type;
-  const auto& all = context->image_formats.get(
-      key, [&] { return executor_of(*context).supported_formats(context->id(), flags, type); });
+  const auto& all = context->image_formats.get(Context::formats_key(flags, type), [&] {
+    auto given = executor_of(*context).supported_formats(context->id(), flags, type);
+    return profile_to_tell() ? profile_to_tell()->formats_instead_of(flags, type, std::move(given)) : given;
+  });
   if (!all) return all.error();
   const std::size_t count = all->size() / sizeof(cl_image_format);
   if (formats) std::memcpy(formats, all->data(), std::min<std::size_t>(count, entries) * sizeof(cl_image_format));

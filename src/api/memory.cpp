@@ -6,6 +6,7 @@
 #include "api/check.hpp"
 #include "api/memory_flags.hpp"
 #include "command/callbacks.hpp"
+#include "objects/borrowed_memory.hpp"
 
 namespace grus::api {
 namespace {
@@ -97,7 +98,19 @@ Result<cl_mem> clCreateSubBuffer(cl_mem handle, cl_mem_flags flags, cl_buffer_cr
 }
 
 cl_int clRetainMemObject(cl_mem handle) { return retain<Memory>(handle, CL_INVALID_MEM_OBJECT); }
-cl_int clReleaseMemObject(cl_mem handle) { return release_handle<Memory>(handle, CL_INVALID_MEM_OBJECT); }
+
+cl_int clReleaseMemObject(cl_mem handle) {
+  Memory* memory = live<Memory>(handle);
+  if (!memory) return CL_INVALID_MEM_OBJECT;
+  const bool is_programs = memory->host_ptr != nullptr;
+  const ObjectId root = is_programs ? memory->root().id() : ObjectId{};
+  if (!program_release(memory)) return CL_INVALID_MEM_OBJECT;
+  while (is_programs && BorrowedMemory::is_taken(root)) {
+    const Gate::Leave leave{Gate::Place::waiting};
+    BorrowedMemory::wait_for(root);
+  }
+  return CL_SUCCESS;
+}
 
 cl_int clGetMemObjectInfo(cl_mem handle, cl_mem_info query, std::size_t size, void* value, std::size_t* size_ret) {
   Memory* memory = live<Memory>(handle);

@@ -278,6 +278,49 @@ LastingStream::Connected Resumptions::take(std::uint64_t received, const Lost& w
   throw Lost{why.what()};
 }
 
+Ticket new_ticket(std::uint64_t session) {
+  Ticket ticket{session, {}};
+  if (getrandom(ticket.key.data(), sizeof ticket.key, 0) != static_cast<ssize_t>(sizeof ticket.key))
+    throw Lost{"no random numbers for a ticket"};
+  return ticket;
+}
+
+std::unique_ptr<Stream> open_for_pages(Descriptor socket, const Address& address, Security security,
+                                       const Ticket& ticket) {
+  if (!send_whole(socket,
+                  Preamble{.purpose = Preamble::Purpose::pages, .security = security, .session = ticket.session}))
+    throw Lost{"it closed the connection"};
+  const auto until = Clock::now() + kTlsAttempt;
+  std::unique_ptr<Stream> stream;
+  if (security == Security::tls) {
+    const auto keys = std::make_shared<Keys>(Keys::Side::sender, keys_folder());
+    stream = secured(std::move(socket), address, keys, until);
+  } else {
+    stream = std::make_unique<SocketStream>(std::move(socket));
+  }
+  send_whole(*stream, ticket.key);
+  if (receive_whole<Admission>(*stream, until).is_admitted != 1) throw Lost{"it doesn't take the session's memory"};
+  return stream;
+}
+
+std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket) {
+  const auto until = Clock::now() + kTlsAttempt;
+  std::unique_ptr<Stream> stream;
+  if (security == Security::tls) {
+    const auto keys = std::make_shared<Keys>(Keys::Side::receiver, keys_folder());
+    auto secure = std::make_unique<TlsStream>(std::move(socket), keys);
+    secure->finish_handshake(until);
+    stream = std::move(secure);
+  } else {
+    stream = std::make_unique<SocketStream>(std::move(socket));
+  }
+  const auto key = receive_whole<decltype(ticket.key)>(*stream, until);
+  const bool is_right = ((key[0] ^ ticket.key[0]) | (key[1] ^ ticket.key[1])) == 0;
+  send_whole(*stream, Admission{is_right});
+  if (!is_right) throw Lost{"a wrong ticket"};
+  return stream;
+}
+
 Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
                       Resumptions& resumptions) {
   Welcome welcome;

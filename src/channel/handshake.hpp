@@ -16,21 +16,21 @@
 namespace grus::channel {
 
 // Changes with what messages mean. A side that also understands an older one says so.
-inline constexpr std::uint16_t kProtocol = 1;
-inline constexpr std::uint16_t kOldestProtocol = 1;
+inline constexpr std::uint16_t kProtocol = 2;
+inline constexpr std::uint16_t kOldestProtocol = 2;
 inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
 
 // What follows a preamble. With TLS, all that does is inside it, but for a welcome that refuses.
 enum class Security : std::uint32_t { plain, tls };
 
 struct Preamble {
-  enum class Purpose : std::uint32_t { session, resume, status };
+  enum class Purpose : std::uint32_t { session, resume, status, pages };
   std::uint32_t magic = kMagic;
   std::uint16_t newest = kProtocol;
   std::uint16_t oldest = kOldestProtocol;
   Purpose purpose = Purpose::session;
   Security security = Security::plain;
-  std::uint64_t session = 0;  // to go on with
+  std::uint64_t session = 0;  // to go on with, or to bring pages to
 };
 static_assert(sizeof(Preamble) == 24);
 
@@ -51,7 +51,13 @@ struct Welcome {
 static_assert(sizeof(Welcome) == 72);
 const char* text_of(Refusal refusal);
 
-// The answer to a token, which is what clients without a certificate begin with.
+// What a worker shows that brings pages to the session of another server.
+struct Ticket {
+  std::uint64_t session = 0;
+  std::array<std::uint64_t, 2> key{};
+};
+
+// The answer to a ticket, or to a token, which is what clients without a certificate begin with.
 struct Admission {
   std::uint64_t is_admitted = 0;
 };
@@ -106,5 +112,12 @@ class Resumptions {
 };
 Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
                       Resumptions& resumptions);
+
+// Between the workers of two servers. With TLS the one that comes knows who it came to, and is known by its ticket
+// alone. They throw Lost.
+Ticket new_ticket(std::uint64_t session);
+std::unique_ptr<Stream> open_for_pages(Descriptor socket, const Address& address, Security security,
+                                       const Ticket& ticket);
+std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket);
 
 }  // namespace grus::channel

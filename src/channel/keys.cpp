@@ -64,14 +64,16 @@ bool Token::operator==(const Token& other) const {
 
 Keys::Keys(Side side, const fs::path& folder) : side_{side} {
   const OpenSsl& ssl = openssl();
-  const std::string name = side == Side::server ? "server" : "client";
+  const std::string name = is_accepting() ? "server" : "client";
   const fs::path authority = folder / "ca.crt";
   const fs::path certificate = folder / (name + ".crt");
   const fs::path key = folder / (name + ".key");
   require_file(authority);
   std::error_code error;
-  const bool has_token = fs::exists(folder / "token", error);
-  const bool has_certificate = side == Side::server || !has_token || fs::exists(certificate, error);
+  const bool shows_ticket = side == Side::sender || side == Side::receiver;
+  const bool has_token = !shows_ticket && fs::exists(folder / "token", error);
+  const bool has_certificate =
+      is_accepting() || (side == Side::client && (!has_token || fs::exists(certificate, error)));
   if (has_certificate) {
     require_file(certificate);
     require_private(key);
@@ -88,9 +90,9 @@ Keys::Keys(Side side, const fs::path& folder) : side_{side} {
   ssl.SSL_CTX_ctrl(context.get(), SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
   ssl.SSL_CTX_set_num_tickets(context.get(), 0);
   ssl.SSL_CTX_set_default_passwd_cb(context.get(), no_password);
-  const bool everybody_has_one = side == Side::client || !token_;
-  ssl.SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | (everybody_has_one ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0),
-                         nullptr);
+  const bool everybody_has_one = !is_accepting() || !token_;
+  const int verify = SSL_VERIFY_PEER | (everybody_has_one ? SSL_VERIFY_FAIL_IF_NO_PEER_CERT : 0);
+  ssl.SSL_CTX_set_verify(context.get(), side == Side::receiver ? SSL_VERIFY_NONE : verify, nullptr);
   const auto expect = [&](int code, const fs::path& file) {
     if (code != 1) throw refusal(fmt::format("{}: {}", file.string(), openssl_error()));
   };

@@ -23,7 +23,8 @@ struct Token {
 
 class Keys {
  public:
-  enum class Side { server, client };
+  // A sender and a receiver of pages are servers, too: the one shows a ticket in place of a certificate.
+  enum class Side { server, client, sender, receiver };
 
   // A server's folder has ca.crt, server.crt, server.key, and token if clients may come with that. A client's has
   // ca.crt and client.crt, client.key; or ca.crt and token. Throws Lost, with what is to be done.
@@ -32,7 +33,7 @@ class Keys {
   Keys(const Keys&) = delete;
   Keys& operator=(const Keys&) = delete;
 
-  Side side() const { return side_; }
+  bool is_accepting() const { return side_ == Side::server || side_ == Side::receiver; }
   ssl_ctx_st* context() const { return context_; }
   // What clients may come with; what this client has in place of a certificate.
   const std::optional<Token>& token() const { return token_; }

@@ -47,6 +47,12 @@ enum class Kind : std::uint16_t {
   when_event,
   when_idle,
   set_queue_property,
+  // Memory that goes straight from one server to another: see server/session_pages.cpp
+  send_pages,
+  take_pages,
+  expect_pages,
+  connect_pages,
+  end_pages,
   command = 0x100,  // and as many more as there are commands
   // From the server
   answer = 0x200,

@@ -119,7 +119,7 @@ TlsStream::TlsStream(Descriptor socket, std::shared_ptr<const Keys> keys, const 
   lib.BIO_set_data(bio, this);
   lib.BIO_set_init(bio, 1);
   lib.SSL_set_bio(ssl_, bio, bio);
-  if (keys_->side() == Keys::Side::server) {
+  if (keys_->is_accepting()) {
     lib.SSL_set_accept_state(ssl_);
     return;
   }

@@ -171,6 +171,8 @@ int carry_out(const Options& options, const std::vector<json>& sessions) {
                 : options.command + " done");
       for (const json& why : outcome.value("stays_loaded", json::array())) fmt::print("{}\n", why.get<std::string>());
     }
+    for (const json& note : outcome.value("plan", json::object()).value("notes", json::array()))
+      fmt::print(stderr, "grus: {}[{}]: {}\n", session.value("program", ""), pid, note.get<std::string>());
     outcomes.push_back(std::move(outcome));
   }
   if (options.json) fmt::print("{}\n", outcomes.dump(2));
@@ -215,9 +217,11 @@ void add_copy_options(CLI::App& app, Options& options) {
   app.add_option(
          "--fingerprint", options.fingerprint,
          "What tells whether a page has changed: xxh3 by the host, device by the device itself (default where it "
-         "has memory of its own), xor256 by the host as in gMig. WARNING: xor256 misses changes, such as two "
+         "has memory of its own), system: the system's kernel notes which pages are written (where the device works "
+         "in the program's memory, as PoCL does; else xxh3), xor256 by the host as in gMig. WARNING: xor256 misses "
+         "changes, such as two "
          "blocks of 32 bytes that were swapped, and the program then goes on with wrong data")
-      ->check(CLI::IsMember({"xxh3", "device", "xor256"}))
+      ->check(CLI::IsMember({"xxh3", "device", "system", "xor256"}))
       ->type_name("KIND");
   app.add_option("--sample", options.sample,
                  "In the stop, where the host compares, look at so many bytes of a page first: 0, 1, 2 or 4. If they "

@@ -47,7 +47,13 @@ int make(const Options& options) {
         if (!options.devices.empty() && std::none_of(options.devices.begin(), options.devices.end(), is_named))
           continue;
         fmt::print(stderr, "{}: {} / {}\n", place, platforms[platform].name, name);
-        const auto profile = Profile::of_device([&](cl_device_info query) { return executor->device_info(id, query); });
+        auto profile = Profile::of_device([&](cl_device_info query) { return executor->device_info(id, query); });
+        if (executor->create_context(id, {&id, 1}, platform, {}, {}) == CL_SUCCESS) {
+          profile.add_image_formats([&](cl_mem_flags flags, cl_mem_object_type type) {
+            return executor->supported_formats(id, flags, type);
+          });
+          executor->free(ObjectType::context, id);
+        }
         common = common ? common->in_common_with(profile) : profile;
       }
     }

@@ -108,6 +108,7 @@ int serve(const CLI::App& app, Options& options) {
   how.grace = std::chrono::seconds{settings.grace};
   how.drain = std::chrono::seconds{settings.drain};
   how.sessions = settings.sessions;
+  how.direct = settings.direct;
   how.audit = settings.audit;
   for (const auto& name : settings.users) how.users.push_back(user_of(name));
   require_sandbox(settings);

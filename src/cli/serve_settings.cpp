@@ -43,6 +43,8 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "What a session may have in buffers and images, 2GiB say; else as much as there is"},
       {"grace", "--grace", "SECONDS", &s.grace, "How long to wait for a client whose connection was lost"},
       {"drain", "--drain", "SECONDS", &s.drain, "How long sessions may go on when the server is to end"},
+      {"direct", "!--no-direct", "", &s.direct,
+       "Don't connect to other servers, where sessions that move there would send their memory straight away"},
       {"audit", "--audit", "FILE", &s.audit,
        "Append a line of JSON for everybody who comes, is refused, or leaves; else they are in the log "
        "(GRUS_LOG=info)"},

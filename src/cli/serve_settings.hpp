@@ -22,6 +22,7 @@ struct ServeSettings {
   std::vector<std::string> users;
   unsigned sessions = server::kMostSessions;
   Size memory;
+  bool direct = true;
   unsigned grace = 10;
   unsigned drain = 0;
   std::string audit;

@@ -2,8 +2,10 @@
 // Everything that crosses is named by ids that are chosen above. Functions return OpenCL error codes.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -105,6 +107,34 @@ struct BuildOrder {
 // What every order for a program says.
 BuildOrder order_for(const Program& program);
 
+// Memory that goes straight from one server to another: where to, and by whose leave.
+struct PageTicket {
+  std::string address;
+  bool is_secure = false;
+  std::uint64_t session = 0;
+  std::array<std::uint64_t, 2> key{};
+};
+
+// A part of a buffer, of which what has changed since it was sent goes there. How it is compared is said in figures of
+// the memory folder's.
+struct PagesOrder {
+  ObjectId memory;
+  ObjectId queue;
+  Range range;
+  std::uint8_t kind = 0;
+  std::uint8_t sample = 0;
+  std::uint8_t sample_at = 0;
+  bool is_last = false;
+};
+
+struct PagesSent {
+  std::uint64_t read = 0;  // bytes
+  std::uint64_t sent = 0;
+  std::uint64_t zero = 0;
+  std::uint64_t never_sent = 0;
+  std::uint64_t sampled = 0;
+};
+
 class Executor : public BelowSeam {
  public:
   virtual ~Executor() = default;
@@ -132,6 +162,14 @@ class Executor : public BelowSeam {
   virtual std::string address() const { return "local"; }  // as `grus move --to` names it
   virtual void session_left() {}                           // the session is elsewhere
   virtual void leave() {}                                  // and nobody uses this any more
+
+  // Memory of a session that moves between servers. The destination gives a ticket, the source connects with it (or
+  // says why it can't), and then one sends while the other takes, which `done` is told of.
+  virtual std::optional<PageTicket> expect_pages() { return std::nullopt; }
+  virtual std::string connect_pages(const PageTicket&) { return "it is no server"; }
+  virtual Result<PagesSent> send_pages(const PagesOrder&) { return Failure{CL_INVALID_OPERATION}; }
+  virtual void take_pages(ObjectId /*queue*/, std::function<void(cl_int)> done) { done(CL_INVALID_OPERATION); }
+  virtual void end_pages() {}
 
   // Objects
   virtual cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,

@@ -64,8 +64,9 @@ cl_int RemoteExecutor::ask_code(Kind kind, const Values&... values) {
   return body ? wire::Reader{*body}.take<cl_int>() : kLost;
 }
 
-RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& server)
+RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& server, channel::Security security)
     : server_{server},
+      security_{security},
       connection_{std::make_unique<Connection>(std::move(channel), server)},
       arena_{connection_->memory() ? std::make_shared<Arena>(connection_->memory()) : nullptr} {
   make_slots();

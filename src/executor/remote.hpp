@@ -17,7 +17,7 @@ namespace grus {
 class RemoteExecutor final : public Executor {
  public:
   // Throws channel::Lost.
-  RemoteExecutor(channel::Opened channel, const std::string& server);
+  RemoteExecutor(channel::Opened channel, const std::string& server, channel::Security security);
   // Ends the session at the server. Nobody may use it any more, and no callback of its own may be waiting.
   ~RemoteExecutor() override;
   RemoteExecutor(const RemoteExecutor&) = delete;
@@ -39,6 +39,12 @@ class RemoteExecutor final : public Executor {
   std::string address() const override { return server_; }
   void leave() override { connection_->close(); }
   std::uint64_t round_trips() const override { return connection_->round_trips(); }
+
+  std::optional<PageTicket> expect_pages() override;
+  std::string connect_pages(const PageTicket& ticket) override;
+  Result<PagesSent> send_pages(const PagesOrder& order) override;
+  void take_pages(ObjectId queue, std::function<void(cl_int)> done) override;
+  void end_pages() override;
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
                         std::span<const cl_context_properties> properties, ErrorNotice notice) override;
@@ -226,6 +232,7 @@ class RemoteExecutor final : public Executor {
   BuildOutcome take_outcome(const BuildOrder& order, const std::optional<Bytes>& answer, std::vector<cl_int>* statuses);
 
   const std::string server_;
+  const channel::Security security_;
   std::unique_ptr<Connection> connection_;
   const std::shared_ptr<Arena> arena_;  // null without shared memory
   std::vector<RemotePlatform> platforms_;

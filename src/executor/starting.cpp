@@ -18,8 +18,9 @@ std::unique_ptr<Executor> connect(const channel::Address& address, bool must_be_
   auto socket = channel::connect_to(address);
   if (must_be_own && !channel::is_of_this_user(socket))
     throw channel::Lost{fmt::format("{} belongs to somebody else", address.text())};
+  const auto security = keys ? channel::Security::tls : channel::Security::plain;
   return std::make_unique<RemoteExecutor>(channel::open_channel(std::move(socket), address, std::move(keys)),
-                                          address.text());
+                                          address.text(), security);
 }
 
 // Null if there is none; `auto` is this user's server, and no complaint if it doesn't run.

@@ -1,6 +1,7 @@
 #include "memory/copy.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "base/log.hpp"
@@ -13,8 +14,16 @@ struct Run {
   enum class Kind : std::uint8_t { unchanged, changed, zero };
   Kind kind = Kind::unchanged;
   std::size_t offset = 0;  // within the chunk
+  std::size_t there = 0;   // within the object
   std::size_t size = 0;
 };
+
+void add_page(std::vector<Run>& runs, const Run& page) {
+  const bool goes_on =
+      !runs.empty() && runs.back().kind == page.kind && runs.back().there + runs.back().size == page.there;
+  if (!goes_on) runs.push_back({page.kind, page.offset, page.there, 0});
+  runs.back().size += page.size;
+}
 
 std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_page, SentPages& pages, Round round,
                          Copied& copied) {
@@ -27,10 +36,30 @@ std::vector<Run> runs_in(std::span<const std::byte> chunk, std::size_t first_pag
     if (found != Found::unchanged) kind = is_zero(page) ? Run::Kind::zero : Run::Kind::changed;
     if (found == Found::never_sent) copied.never_sent += page.size();
     if (found == Found::other_sample) copied.sampled += page.size();
-    if (runs.empty() || runs.back().kind != kind) runs.push_back({kind, offset, 0});
-    runs.back().size += page.size();
+    add_page(runs, {kind, offset, first_page * kPage + offset, page.size()});
   }
   return runs;
+}
+
+WritePages writes_at(const Route& route) {
+  return [&to = route.to, queue = route.queue](ObjectId buffer, Range range, const std::byte* from) {
+    if (from) {
+      check(to.submit(command::Write{{buffer}, range, from}, {queue, {}, {}, Blocking::yes}), "writing memory");
+    } else {
+      check(to.submit(zeroes(buffer, range), {.queue = queue, .waits = {}, .event = {}}), "clearing memory");
+    }
+  };
+}
+
+void hand_over(Conveyor& conveyor, const WritePages& write, ObjectId buffer, const std::byte* chunk,
+               std::vector<Run> runs, Copied& copied) {
+  std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
+  for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
+  if (runs.empty()) return;
+  conveyor.hand_over({[write, buffer, chunk, runs = std::move(runs)] {
+    for (const Run& run : runs)
+      write(buffer, {run.there, run.size}, run.kind == Run::Kind::zero ? nullptr : chunk + run.offset);
+  }});
 }
 
 }  // namespace
@@ -46,31 +75,50 @@ command::Fill zeroes(ObjectId memory, Range range) {
   return fill;
 }
 
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
-                 const OnCopied& on_copied) {
-  const Placement placement{.queue = route.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
-  for (std::size_t start = 0; start < size; start += kChunk) {
-    const std::span<std::byte> chunk{route.conveyor.take(), std::min(kChunk, size - start)};
-    check(route.from.submit(command::Read{{buffer}, {start, chunk.size()}, chunk.data()}, placement), "reading memory");
+void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
+               const OnCopied& on_copied) {
+  const Placement placement{.queue = part.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
+  const std::size_t end = part.range.offset + part.range.size;
+  for (std::size_t start = part.range.offset; start < end; start += kChunk) {
+    const std::span<std::byte> chunk{conveyor.take(), std::min(kChunk, end - start)};
+    check(part.from.submit(command::Read{{part.buffer}, {start, chunk.size()}, chunk.data()}, placement),
+          "reading memory");
     Copied copied{.read = chunk.size()};
     auto runs = runs_in(chunk, start / kPage, pages, round, copied);
-    std::erase_if(runs, [](const Run& run) { return run.kind == Run::Kind::unchanged; });
-    for (const Run& run : runs) (run.kind == Run::Kind::zero ? copied.zero : copied.sent) += run.size;
-    if (!runs.empty()) {
-      route.conveyor.hand_over({[&to = route.to, placement, buffer, start, chunk, runs = std::move(runs)] {
-        for (const Run& run : runs) {
-          const Range range{start + run.offset, run.size};
-          if (run.kind == Run::Kind::zero) {
-            check(to.submit(zeroes(buffer, range), {.queue = placement.queue, .waits = {}, .event = {}}),
-                  "clearing memory");
-          } else {
-            check(to.submit(command::Write{{buffer}, range, chunk.data() + run.offset}, placement), "writing memory");
-          }
-        }
-      }});
-    }
+    hand_over(conveyor, write, part.buffer, chunk.data(), std::move(runs), copied);
     on_copied(copied);
   }
+}
+
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
+                 const OnCopied& on_copied) {
+  copy_part({route.from, route.queue, buffer, {0, size}}, route.conveyor, pages, round, writes_at(route), on_copied);
+}
+
+void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
+                  std::span<const Range> written, const OnCopied& on_copied) {
+  std::vector<Run> runs;
+  std::byte* chunk = nullptr;
+  std::size_t used = 0;  // of the chunk
+  const auto send = [&] {
+    Copied copied{.read = std::exchange(used, 0)};
+    hand_over(route.conveyor, writes_at(route), buffer, std::exchange(chunk, nullptr), std::exchange(runs, {}), copied);
+    on_copied(copied);
+  };
+  for (const Range& part : written) {
+    for (std::size_t done = 0; done < part.size;) {
+      if (!chunk) chunk = route.conveyor.take();
+      std::byte* const here = chunk + used;
+      const std::size_t size = std::min({kPage, kChunk - used, part.size - done});
+      std::memcpy(here, contents.data() + part.offset + done, size);
+      const auto kind = is_zero({here, size}) ? Run::Kind::zero : Run::Kind::changed;
+      add_page(runs, {kind, used, part.offset + done, size});
+      used += size;
+      done += size;
+      if (used == kChunk) send();
+    }
+  }
+  if (used != 0) send();
 }
 
 void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents,

@@ -31,12 +31,14 @@ struct Copied {
   // Of those two, where the host compared: what was never sent before, and what samples told of.
   std::uint64_t never_sent = 0;
   std::uint64_t sampled = 0;
+  std::uint64_t direct = 0;  // sent without coming through this process
   Copied& operator+=(const Copied& more) {
     read += more.read;
     sent += more.sent;
     zero += more.zero;
     never_sent += more.never_sent;
     sampled += more.sampled;
+    direct += more.direct;
     return *this;
   }
 };
@@ -44,9 +46,24 @@ struct Copied {
 // Called as copying goes on; throws to end it.
 using OnCopied = std::function<void(const Copied& more)>;
 
+// Writes to an object at the destination, or clears it where there is nothing to write.
+using WritePages = std::function<void(ObjectId buffer, Range range, const std::byte* from)>;
+// The same for a part of a buffer, wherever it goes.
+struct Part {
+  Executor& from;
+  ObjectId queue;
+  ObjectId buffer;
+  Range range;  // from the beginning of a page
+};
+void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
+               const OnCopied& on_copied);
+
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
 void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
                  const OnCopied& on_copied);
+// Those parts of a source that works in this process's memory, whatever was sent of them before.
+void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
+                  std::span<const Range> written, const OnCopied& on_copied);
 // Of a source where nothing changes any more, which has it in host memory.
 void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byte> contents, const OnCopied& on_copied);
 // The bytes of the image, packed.

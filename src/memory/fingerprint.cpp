@@ -71,8 +71,11 @@ Fingerprint xxh3(std::span<const std::byte> page) {
 }  // namespace
 
 std::optional<Kind> kind_named(std::string_view name) {
-  return named<Kind, 4>(
-      name, {{{"fitting", Kind::fitting}, {"device", Kind::device}, {"xxh3", Kind::xxh3}, {"xor256", Kind::xor256}}});
+  return named<Kind, 5>(name, {{{"fitting", Kind::fitting},
+                                {"device", Kind::device},
+                                {"xxh3", Kind::xxh3},
+                                {"xor256", Kind::xor256},
+                                {"system", Kind::system}}});
 }
 
 std::optional<Sample::At> place_named(std::string_view name) {

@@ -20,6 +20,7 @@ enum class Kind : std::uint8_t {
   xxh3,     // 128 bits. Two different pages have the same with a probability of 2^-128; a move of 1 TiB in 100 rounds
             // compares 2^35 pages, so one in 2^93 such moves would miss a change.
   xor256,   // gMig's: the exclusive or of a page's blocks of 32 bytes. Blocks that are swapped go unseen.
+  system,   // none, where the system's kernel tells which pages were written; else XXH3
 };
 std::optional<Kind> kind_named(std::string_view name);
 

@@ -27,7 +27,7 @@ using json = nlohmann::ordered_json;
 double seconds(Clock::duration time) { return std::chrono::duration<double>{time}.count(); }
 
 json as_json(const Plan& plan) {
-  return {{"destination", plan.destination}, {"bytes", plan.bytes}, {"objects", plan.objects}};
+  return {{"destination", plan.destination}, {"bytes", plan.bytes}, {"objects", plan.objects}, {"notes", plan.notes}};
 }
 
 json as_json(const Report& report) {
@@ -42,9 +42,16 @@ json as_json(const Report& report) {
                       {"never_sent", phase.copied.never_sent},
                       {"sampled", phase.copied.sampled}});
   }
-  return {{"plan", as_json(report.plan)},          {"phases", std::move(phases)},
-          {"stop_seconds", seconds(report.stop)},  {"drain_seconds", seconds(report.drain)},
-          {"sent_running", report.copied_running}, {"sent_stopped", report.copied_stopped},
+  std::uint64_t direct = 0;
+  for (const Phase& phase : report.phases) direct += phase.copied.direct;
+  return {{"plan", as_json(report.plan)},
+          {"sent_direct", direct},
+          {"phases", std::move(phases)},
+          {"stop_seconds", seconds(report.stop)},
+          {"drain_seconds", seconds(report.drain)},
+          {"sent_running", report.copied_running},
+          {"sent_stopped", report.copied_stopped},
+          {"built_stopped", report.built_stopped},
           {"stays_loaded", report.staying}};
 }
 

@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
 #include "command/gate.hpp"
+#include "command/held_builds.hpp"
 #include "command/hold_back.hpp"
 #include "executor/starting.hpp"
 #include "move/checkpoint.hpp"
@@ -95,6 +96,21 @@ Plan plan_for_shelf(const Inventory& all) {
   return plan;
 }
 
+// Why pages have to be compared although the system was asked to watch them.
+std::vector<std::string> notes_on_watching(const Inventory& all) {
+  if (!memory::system_watches_pages())
+    return {
+        "this system doesn't tell which pages are written (Linux 6.7 or later does, by userfaultfd, if it lets this "
+        "user): they are fingerprinted instead"};
+  const bool all_in_place = std::all_of(all.contexts.begin(), all.contexts.end(), [](const auto& context) {
+    return works_in_place(executor_of(*context), *context);
+  });
+  if (all_in_place) return {};
+  return {
+      "the device doesn't work in memory of the program's own process, so the system can't tell which pages it "
+      "writes: they are fingerprinted instead"};
+}
+
 Inventory take_inventory() {
   const Gate::Closed closed{g_gate};
   return Inventory::take();
@@ -126,6 +142,7 @@ class Mover {
       for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
       throw Refused{all};
     }
+    if (order_.comparison.kind == memory::Kind::system) report_.plan.notes = notes_on_watching(kept.all);
     if (order_.dry_run) return std::move(report_);
     using Overlap = memory::Conveyor::Overlap;
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,
@@ -136,7 +153,9 @@ class Mover {
       transplant_->follow(kept.all, Transplant::Stage::running);
       copy_while_running(kept);
       wait_for_backlog();
+      catch_up(kept);
       stop(kept);
+      held_builds_.reset();
       if (order_.kind == Order::Kind::checkpoint) {
         begin("write");
         write_checkpoint(order_.file, *shelf_, kept.all);
@@ -146,9 +165,12 @@ class Mover {
       }
     } catch (...) {
       slicer_.reset();
+      held_builds_.reset();
       transplant_->undo();
       throw;
     }
+    const auto& notes = transplant_->notes();
+    report_.plan.notes.insert(report_.plan.notes.end(), notes.begin(), notes.end());
     release_source();
     report_.phases.back().end = Clock::now();
     return std::move(report_);
@@ -241,8 +263,21 @@ class Mover {
     }
   }
 
+  // Builds take long, so what the program has built is there before the stop. What it builds meanwhile it builds again
+  // there.
+  void catch_up(Kept& kept) {
+    begin("catch up");
+    held_builds_.emplace();
+    const std::uint64_t before = transplant_->builds();
+    kept = Kept{take_inventory()};
+    transplant_->follow(kept.all, Transplant::Stage::running);
+    if (order_.rounds > 0 && transplant_->builds() != before)  // that took its time
+      report_.copied_running += copy(kept, Transplant::Stage::running).sent;
+  }
+
   void stop(Kept& kept) {
     begin("hold");
+    const std::uint64_t built_before = transplant_->builds();
     is_stopped_ = true;
     const auto start = Clock::now();
     stop_start_ = start;
@@ -265,7 +300,7 @@ class Mover {
       kept = Kept{Inventory::take()};
       transplant_->follow(kept.all, Transplant::Stage::stopped);
       report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
-      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start);
+      if (order_.kind == Order::Kind::checkpoint) return finish_stop(start, built_before);
       sources_ = transplant_->take_over(kept.all);
       executors_in_use().push_back(to_.get());
       std::erase_if(executors_in_use(), [&](Executor* executor) { return sources_.contains(executor); });
@@ -280,13 +315,14 @@ class Mover {
         set_whereabouts({to_->address(), {}, false});
       }
     }
-    finish_stop(start);
+    finish_stop(start, built_before);
     begin("release");
     everything.reset();  // what was held back follows
     suspension.reset();
     left_ = std::move(kept);
   }
-  void finish_stop(Clock::time_point start) {
+  void finish_stop(Clock::time_point start, std::uint64_t built_before) {
+    report_.built_stopped = transplant_->builds() - built_before;
     report_.stop = micros(Clock::now() - start);
     is_stopped_ = false;
   }
@@ -329,6 +365,7 @@ class Mover {
   bool is_switched_ = false;
   Shelf* shelf_ = nullptr;  // what to_ is, if nowhere
   std::unique_ptr<Slicer> slicer_;
+  std::optional<HeldBuilds> held_builds_;
   std::set<Executor*> sources_;
   Kept left_;
 };

@@ -54,6 +54,7 @@ struct Report {
   std::chrono::microseconds drain{0};  // of that, for the device to finish what it had
   std::uint64_t copied_running = 0;    // bytes sent
   std::uint64_t copied_stopped = 0;
+  std::uint64_t built_stopped = 0;   // programs
   std::vector<std::string> staying;  // why drivers couldn't be unloaded
 };
 

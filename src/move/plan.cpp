@@ -49,9 +49,14 @@ bool is_meant(const Candidate& one, const std::string& by) {
   return std::find(numbers.begin(), numbers.end(), std::pair{one.platform, one.index}) != numbers.end();
 }
 
-// What the program was told about its device must hold at the destination.
+// What the program was told about its device must hold at the destination. Native kernels only count if it has run one:
+// hardly any program does, and no server has them.
 std::vector<std::string> lacking(Device& device, Executor& to, ObjectId id) {
-  const auto told = Profile::of_device([&](cl_device_info query) { return told_of(device, query); });
+  const auto told = Profile::of_device([&](cl_device_info query) -> Result<Bytes> {
+    if (query == CL_DEVICE_EXECUTION_CAPABILITIES && !device.runs_native_kernels)
+      return to_bytes(cl_device_exec_capabilities{CL_EXEC_KERNEL});
+    return told_of(device, query);
+  });
   const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(id, query); });
   const std::string name = text_of(to.device_info(id, CL_DEVICE_NAME));
   std::vector<std::string> reasons;
@@ -94,6 +99,28 @@ bool shares_host_memory(Executor& to, ObjectId device) {
   };
   return grus::shares_host_memory(get(CL_DEVICE_TYPE, cl_device_type{0}),
                                   get(CL_DEVICE_HOST_UNIFIED_MEMORY, cl_bool{CL_FALSE}));
+}
+
+// Those that the program asked for.
+void check_image_formats(Context& context, Executor& to, const Plan& plan, std::vector<std::string>& reasons) {
+  const auto told = context.image_formats.all();
+  if (told.empty()) return;
+  std::vector<ObjectId> devices;
+  for (const auto& device : context.devices) devices.push_back(root_of(*device).id());
+  ObjectId id;
+  {
+    const Gate::Entry entry{kInternalCall};
+    id = Ref<Context>::adopt(slab<Context>().create(to))->id();
+  }
+  if (to.create_context(id, devices, plan.matches[0].platform, context.properties_below, {}) != CL_SUCCESS) return;
+  for (const auto& [key, formats] : told) {
+    const auto flags = cl_mem_flags{key >> 32};
+    const auto type = static_cast<cl_mem_object_type>(key);
+    if (!formats) continue;
+    for (auto& reason : missing_formats(flags, type, *formats, to.supported_formats(id, flags, type)))
+      reasons.push_back(fmt::format("{}: {}", plan.destination, reason));
+  }
+  to.free(ObjectType::context, id);
 }
 
 void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::vector<std::string>& reasons) {
@@ -161,6 +188,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted, co
     plan.matches.push_back({device.get(), one.platform, one.index, shares_host_memory(to, device->id())});
   }
   check_objects(all, to, plan, plan.reasons);
+  for (const auto& context : all.contexts) check_image_formats(*context, to, plan, plan.reasons);
   return plan;
 }
 

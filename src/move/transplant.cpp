@@ -9,11 +9,23 @@
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
 #include "move/when_idle.hpp"
+#include "objects/borrowed_memory.hpp"
 
 namespace grus::move {
 namespace {
 
 constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
+
+// Whether only the inventory still knows the object, and its views.
+bool is_released(const Memory& memory, const Inventory& all) {
+  std::uint32_t views = 0;
+  for (const auto& view : all.memories) {
+    if (view->parent.get() != &memory) continue;
+    if (!is_released(*view, all)) return false;
+    ++views;
+  }
+  return memory.references() == 1 + views;
+}
 
 }  // namespace
 
@@ -122,11 +134,55 @@ memory::Route Transplant::route_of(Context& context) {
   return {executor_of(context), to_, courier_of(context).id(), conveyor_of(context)};
 }
 
+// Null if pages are to be compared. The program's own memory is its own to watch.
+std::unique_ptr<memory::WrittenPages> Transplant::watch_pages(Memory& memory) {
+  if (how_.kind != memory::Kind::system || memory.is_image() || !memory.host_memory ||
+      !memory::system_watches_pages() || !works_in_place(executor_of(*memory.context), *memory.context))
+    return nullptr;
+  if (!page_watch_) page_watch_ = std::make_shared<memory::PageWatch>();
+  return memory::WrittenPages::of(page_watch_, memory.host_memory);
+}
+
+// Null if there is none, which is said.
+memory::DirectPath* Transplant::direct_path(Executor& from) {
+  const auto [known, is_new] = direct_paths_.try_emplace(&from);
+  if (is_new) {
+    std::string why;
+    known->second = memory::DirectPath::open(from, to_, why);
+    if (!known->second) notes_.push_back(fmt::format("memory goes through the program's own process: {}", why));
+  }
+  return known->second.get();
+}
+
+// From server to server, if it is for the host to compare. False if it must go another way.
+bool Transplant::copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied) {
+  Executor& from = executor_of(*memory.context);
+  const bool are_servers = !from.is_in_this_process() && from.has_device() && !to_.is_in_this_process() && !is_nowhere_;
+  if (!are_servers || memory.is_image() || device_compares(memory.context->shares_host_memory())) return false;
+  if (twin.pages && !twin.is_direct) return false;
+  memory::DirectPath* const path = direct_path(from);
+  if (!path) return false;
+  twin.is_direct = true;
+  try {
+    path->copy(courier_of(*memory.context).id(), memory.id(), memory.size, how_, round, on_copied);
+    return true;
+  } catch (const memory::PathLost& lost) {
+    notes_.push_back(fmt::format("memory goes through the program's own process: {}", lost.what()));
+    direct_paths_[&from].reset();
+    for (auto& [id, other] : twins_) other.is_direct = false;
+    return false;
+  }
+}
+
 void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
   Context& context = *memory.context;
   const memory::Route route = route_of(context);
   if (const auto contents = route.from.contents_of(memory.id()))
     return memory::copy_contents(route, memory.id(), {contents->data(), memory.size}, on_copied);
+  if (!twin.written && !twin.pages) twin.written = watch_pages(memory);
+  if (twin.written)
+    return memory::copy_written(route, memory.id(), {memory.host_memory->data(), memory.size}, twin.written->take(),
+                                on_copied);
   if (!memory.is_image() && !twin.table && !twin.pages) {
     if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
   }
@@ -137,14 +193,38 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
                                on_copied);
     return;
   }
+  const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
+  if (copy_directly(memory, twin, round, on_copied)) return;
   if (!twin.pages)
     twin.pages =
         std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size, how_);
-  const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
   if (memory.is_image()) {
     memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
   } else {
     memory::copy_buffer(route, memory.id(), memory.size, *twin.pages, round, on_copied);
+  }
+}
+
+// Out of the program's own memory, which is gone when it has released the object.
+void Transplant::copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all,
+                               const memory::OnCopied& on_copied) {
+  struct Released {};
+  BorrowedMemory borrowed{memory};
+  const auto check = [&] {
+    if (is_released(memory, all)) throw Released{};
+  };
+  const auto count = [&](const memory::Copied& more) {
+    borrowed.give_back();
+    on_copied(more);
+    borrowed.take();
+    check();
+  };
+  try {
+    check();
+    copy_one(memory, twin, stage, count);
+    if (twin.table)
+      source_side(*memory.context)->finish(route_of(*memory.context), destination_side(*memory.context), count);
+  } catch (const Released&) {
   }
 }
 
@@ -159,6 +239,7 @@ void Transplant::finish_copies(const memory::OnCopied& on_copied) {
 }
 
 void Transplant::free_sides() noexcept {
+  direct_paths_.clear();
   conveyors_.clear();  // first: its thread writes by the sides
   for (auto& [memory, twin] : twins_) {
     if (!twin.table) continue;
@@ -199,7 +280,11 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   for (const auto& [memory, twin] : dirty) {
     Executor& from = executor_of(*memory->context);
     twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
-    copy_one(*memory, *twin, stage, count);
+    if (memory->host && memory->host_ptr) {
+      copy_borrowed(*memory, *twin, stage, all, count);
+    } else {
+      copy_one(*memory, *twin, stage, count);
+    }
   }
   finish_copies(count);
   return sum;
@@ -291,7 +376,7 @@ std::set<Executor*> Transplant::take_over(const Inventory& all) {
       memory->host = nullptr;
     }
     keep_mappings(*memory, root, before[memory.get()]);
-    if (!memory->parent && twin.home == Home::elsewhere) memory->host_memory = nullptr;
+    if (!memory->parent) memory->host_memory = twin.memory;
   }
   for (const auto& program : all.programs) {
     if (program->has_failed()) program->created = false;

@@ -9,6 +9,8 @@
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
 #include "memory/device_side.hpp"
+#include "memory/direct_path.hpp"
+#include "memory/written_pages.hpp"
 #include "move/inventory.hpp"
 
 namespace grus::move {
@@ -25,6 +27,8 @@ struct Match {
   cl_uint index = 0;
   bool shares_host_memory = false;
 };
+
+bool works_in_place(Executor& executor, const Context& context);
 
 class Transplant {
  public:
@@ -48,23 +52,26 @@ class Transplant {
   // Everything made there is freed.
   void undo() noexcept;
 
-  std::uint64_t bytes_at_stake(const Inventory& inventory) const;  // that would be copied
+  std::uint64_t bytes_at_stake(const Inventory& inventory) const;   // that would be copied
+  const std::vector<std::string>& notes() const { return notes_; }  // on how memory went
+  std::uint64_t builds() const { return builds_; }                  // so far, at the destination
 
  private:
   enum class Home : std::uint8_t {
     shared,     // both sides work in the same memory: nothing is copied
-    programs,   // the program's own memory
     own,        // memory for it here
-    elsewhere,  // none here
+    elsewhere,  // nowhere that the program may see
   };
   struct Twin {
     Home home = Home::elsewhere;
     std::shared_ptr<HostMemory> memory;
     bool is_copied = false;
-    std::unique_ptr<memory::SentPages> pages;    // of what the host compares
-    std::unique_ptr<memory::DeviceTable> table;  // of what the device does
-    bool is_suspect = true;                      // never copied, or while commands from before may have been running
-    bool is_settled = false;                     // copied in the stop: commands that are held back change nothing
+    std::unique_ptr<memory::SentPages> pages;       // of what the host compares
+    std::unique_ptr<memory::DeviceTable> table;     // of what the device does
+    std::unique_ptr<memory::WrittenPages> written;  // of what the system watches
+    bool is_direct = false;                         // the source knows what was sent
+    bool is_suspect = true;                         // never copied, or while commands from before may have been running
+    bool is_settled = false;                        // copied in the stop: commands that are held back change nothing
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -76,6 +83,7 @@ class Transplant {
   void make_queue(const Queue& queue);
   void make_sampler(const Sampler& sampler);
   bool make_memory(Memory& memory, Stage stage);
+  static std::byte* home_of(const Memory& memory, const Twin& twin);
   cl_int make_buffer(Memory& memory, const Twin& twin);
   cl_int make_image(Memory& memory, const Twin& twin);
   Twin twin_for(Memory& memory);
@@ -93,7 +101,11 @@ class Transplant {
   memory::DeviceSide* destination_side(Context& context);
   memory::Conveyor& conveyor_of(Context& context);
   memory::Route route_of(Context& context);
+  std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
+  memory::DirectPath* direct_path(Executor& from);
+  bool copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied);
   void finish_copies(const memory::OnCopied& on_copied);
+  void copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
   void free_sides() noexcept;
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
@@ -110,12 +122,16 @@ class Transplant {
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
+  std::uint64_t builds_ = 0;
   std::map<const Context*, bool> in_place_;
   std::map<const Context*, Ref<Queue>> couriers_;  // for the copying, at both sides
   // By context; null if its device can't, or needn't.
   std::map<Context*, std::unique_ptr<memory::DeviceSide>> source_sides_;
   std::map<const Context*, std::unique_ptr<memory::DeviceSide>> destination_sides_;
   std::map<const Context*, std::unique_ptr<memory::Conveyor>> conveyors_;
+  std::shared_ptr<memory::PageWatch> page_watch_;
+  std::map<Executor*, std::unique_ptr<memory::DirectPath>> direct_paths_;  // by source; null if there is none
+  std::vector<std::string> notes_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was
   std::map<const Device*, Executor*> sub_device_sources_;

@@ -33,15 +33,16 @@ std::vector<ObjectId> ids_of(const std::vector<Ref<Device>>& devices) {
 
 }  // namespace
 
+bool works_in_place(Executor& executor, const Context& context) {
+  return executor.is_in_this_process() &&
+         std::all_of(context.devices.begin(), context.devices.end(),
+                     [&](const auto& device) { return executor.works_in_place(device->id()); });
+}
+
 bool Transplant::both_work_in_place(const Context& context) {
   const auto [known, is_new] = in_place_.emplace(&context, false);
   if (!is_new) return known->second;
-  Executor& from = executor_of(context);
-  known->second = from.is_in_this_process() && to_.is_in_this_process() &&
-                  std::all_of(context.devices.begin(), context.devices.end(), [&](const auto& device) {
-                    const ObjectId id = device->id();
-                    return from.works_in_place(id) && to_.works_in_place(id);
-                  });
+  known->second = works_in_place(executor_of(context), context) && works_in_place(to_, context);
   return known->second;
 }
 
@@ -91,24 +92,27 @@ Transplant::Twin Transplant::twin_for(Memory& memory) {
   Twin twin;
   if (memory.parent) return twin;
   const Context& context = *memory.context;
-  if (memory.host && both_work_in_place(context)) {
+  if ((memory.host || memory.host_memory) && both_work_in_place(context)) {
     twin.home = Home::shared;
     twin.memory = memory.host_memory;
     return twin;
   }
   const std::size_t size = memory.is_image() ? memory::packed_size(*memory.image) : memory.size;
   twin.is_copied = true;
-  if (memory.host_ptr) {
-    twin.home = Home::programs;
-    return twin;
-  }
   const bool shares = shares_host_memory(context);
   const bool wants_host = shares || (memory.flags & CL_MEM_ALLOC_HOST_PTR) != 0;
   // An image that was laid out by the source's driver stays so for the program, which maps it as a copy.
   if (!wants_host || (memory.is_image() && !memory.host)) return twin;
   twin.memory = to_.host_memory_for(shares, size);
-  if (twin.memory) twin.home = Home::own;
+  // The program's own memory isn't for two devices at a time, and may be mapped and written at any moment. So the
+  // object leaves it, and it only stands for the object while that is mapped.
+  if (twin.memory && !memory.host_ptr) twin.home = Home::own;
   return twin;
+}
+
+std::byte* Transplant::home_of(const Memory& memory, const Twin& twin) {
+  if (twin.memory) return twin.memory->data();
+  return twin.home == Home::shared ? memory.host : nullptr;
 }
 
 cl_int Transplant::make_buffer(Memory& memory, const Twin& twin) {
@@ -122,7 +126,7 @@ cl_int Transplant::make_buffer(Memory& memory, const Twin& twin) {
   order.properties = memory.properties;
   order.size = memory.size;
   order.host_memory = twin.memory;
-  order.host = twin.memory ? twin.memory->data() : static_cast<std::byte*>(memory.host_ptr);
+  order.host = home_of(memory, twin);
   return to_.create_buffer(order);
 }
 
@@ -139,8 +143,8 @@ cl_int Transplant::make_image(Memory& memory, const Twin& twin) {
     order.from = memory.parent->id();
   } else {
     order.host_memory = twin.memory;
-    order.host = twin.memory ? twin.memory->data() : static_cast<std::byte*>(memory.host_ptr);
-    if (!memory.host_ptr) {  // the pitches were those of what it was made from
+    order.host = home_of(memory, twin);
+    if (!order.host || twin.memory) {  // the pitches were those of what it was made from
       order.desc.image_row_pitch = 0;
       order.desc.image_slice_pitch = 0;
     }
@@ -177,6 +181,7 @@ void Transplant::build_as(const Program& program, ObjectId id, const std::shared
   }
   if (recipe->compiled_only) order.step = BuildOrder::Step::compile;
   const bool needs_build = is_built && recipe->origin != ProgramOrigin::built_in;
+  if (needs_build) ++builds_;
   auto outcome = needs_build ? to_.build(order) : to_.check_program(order, nullptr);
   if (outcome.code != CL_SUCCESS && recipe->fallback) {  // a binary of another driver's
     order.recipe = recipe->fallback;

@@ -34,13 +34,17 @@ class Context : public Object {
     return true;
   }
 
+  static std::uint64_t formats_key(cl_mem_flags flags, cl_mem_object_type type) {
+    return std::uint64_t{flags} << 32 | type;
+  }
+
   std::atomic<BelowSeam*> below;  // changed by moves, with the gate closed
   bool created = false;           // below the seam
   std::vector<Ref<Device>> devices;
   std::vector<cl_context_properties> properties;        // as given, with the closing zero; empty if null was given
   std::vector<cl_context_properties> properties_below;  // those that the vendor is told
   Notice notice;                                        // of the program's, for errors
-  FactCache image_formats;                              // by flags and type
+  FactCache image_formats;                              // by flags and type: see formats_key
   // Added to the times that events tell, so that they go on through moves; and what time it was at the last one.
   cl_ulong clock_offset = 0;
   cl_ulong clock_then = 0;

@@ -65,6 +65,7 @@ class Device : public Object {
   std::size_t number = 0;  // among those that the partition made
   DeviceLimits limits;
   FactCache facts;
+  std::atomic<bool> runs_native_kernels{false};  // the program has enqueued one
 };
 
 }  // namespace grus

@@ -56,6 +56,11 @@ class FactCache {
     }
     return facts_.emplace(key, std::move(fact)).first->second;
   }
+  // All that was asked for.
+  std::map<std::uint64_t, Result<Bytes>> all() {
+    const std::lock_guard lock{mutex_};
+    return facts_;
+  }
 
  private:
   std::mutex mutex_;  // guards facts_; entries are never changed once they are in

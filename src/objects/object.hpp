@@ -45,6 +45,7 @@ class Object {
   }
 
   void retain() { references_.fetch_add(1, std::memory_order_relaxed); }
+  std::uint32_t references() const { return references_.load(std::memory_order_seq_cst); }
 
  protected:
   Object() = default;

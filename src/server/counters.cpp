@@ -36,6 +36,8 @@ json to_json(const Counters& counters) {
           {"memory_peak_bytes", counters.memory_peak.load()},
           {"commands", counters.commands.load()},
           {"round_trips", counters.round_trips.load()},
+          {"pages_in_bytes", counters.pages_in.load()},
+          {"pages_out_bytes", counters.pages_out.load()},
           {"bytes_in", counters.bytes_in.load()},
           {"bytes_out", counters.bytes_out.load() + counters.bytes_shared.load()}};
 }

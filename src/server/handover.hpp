@@ -1,4 +1,4 @@
-// What a worker is told with a client's socket and, with the first one, the page to count in.
+// What a worker is told with a client's socket and, with the first one, the page to count in; and what it asks.
 #pragma once
 
 #include "channel/handshake.hpp"
@@ -8,7 +8,13 @@ namespace grus::server {
 struct Handover {
   channel::Preamble preamble;
   std::uint64_t session = 0;
-  std::uint64_t grace = 0;  // seconds
+  std::uint64_t grace = 0;          // seconds
+  std::uint64_t is_connection = 0;  // the socket goes to where the worker asked; there is none if nobody is there
+};
+
+// Workers may only make sockets of their own host's.
+struct Connect {
+  char address[512];
 };
 
 }  // namespace grus::server

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -37,6 +38,7 @@ constexpr int kControl = 3;  // the worker's end of the socket
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{10};      // with who connects and says nothing
 constexpr std::chrono::seconds kPatienceAtEnd{5};  // with workers that were told to end
+constexpr std::chrono::seconds kPatienceWithPeers{2};
 constexpr std::size_t kMostGreeting = 256;
 constexpr rlim_t kManyFiles = 16384;
 
@@ -73,6 +75,7 @@ struct Worker {
   std::uint64_t session = 0;  // 0: it waits for a client
   Peer peer{};
   Clock::time_point since{};
+  pid_t connecting = 0;  // the process that does so for it; 0: none
 
   json facts() const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
@@ -124,7 +127,11 @@ class Server {
       for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
       for (const auto& greeting : greetings_)
         ready.push_back({greeting.socket.get(), static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT), 0});
+      for (const auto& worker : workers_) ready.push_back({worker.control.get(), POLLIN, 0});
       if (poll(ready.data(), ready.size(), patience()) < 0) continue;
+      for (std::size_t index = 0; index < workers_.size(); ++index) {
+        if (ready[ready.size() - workers_.size() + index].revents & POLLIN) connect_for(workers_[index]);
+      }
       if (ready[0].revents) handle_signals();
       std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
       for (std::size_t index = 0; index < listening_.size(); ++index) {
@@ -279,7 +286,7 @@ class Server {
              greeting.security == channel::Security::tls ? channel::Refusal::wants_tls : channel::Refusal::has_no_tls);
     } else if (greeting.preamble.purpose == Purpose::status) {
       greeting.answer = channel::status_answer(status_for(greeting.peer));
-    } else if (greeting.preamble.purpose == Purpose::resume) {
+    } else if (greeting.preamble.purpose == Purpose::resume || greeting.preamble.purpose == Purpose::pages) {
       resume_session(greeting);
     } else if (ending_) {
       refuse(greeting, channel::Refusal::ending);
@@ -314,8 +321,38 @@ class Server {
     return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
   }
 
+  // In a process of its own, one at a time: whoever is to answer may take long.
+  void connect_for(Worker& worker) {
+    Connect wanted{};
+    if (recv(worker.control.get(), &wanted, sizeof wanted, MSG_DONTWAIT) != static_cast<ssize_t>(sizeof wanted)) return;
+    const std::string address{wanted.address, strnlen(wanted.address, sizeof wanted.address)};
+    audit_.note("connect to", {{"session", fmt::format("{:016x}", worker.session)}, {"address", address}});
+    const bool may = options_.direct && worker.connecting == 0;
+    const pid_t child = may ? fork() : -1;
+    if (child < 0) return give_connection(worker, {});
+    if (child > 0) {
+      worker.connecting = child;
+      return;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    listening_.clear();
+    channel::Descriptor socket;
+    try {
+      socket = channel::connect_to(channel::Address::parse(address), kPatienceWithPeers);
+    } catch (const std::exception&) {  // nobody is there
+    }
+    give_connection(worker, socket);
+    _exit(0);
+  }
+
+  static void give_connection(const Worker& worker, const channel::Descriptor& socket) {
+    const int number = socket.get();
+    (void)channel::pass(worker.control.get(), Handover{.preamble = {}, .is_connection = 1},
+                        {&number, number < 0 ? 0U : 1U});
+  }
+
   bool hand_over(const Greeting& greeting, const Worker& worker, std::span<const int> descriptors) const {
-    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count())};
+    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count()), 0};
     return channel::pass(worker.control.get(), what, descriptors);
   }
 
@@ -384,6 +421,9 @@ class Server {
     }
     int status = 0;
     for (pid_t process = 0; (process = waitpid(-1, &status, WNOHANG)) > 0;) {
+      for (Worker& one : workers_) {
+        if (one.connecting == process) one.connecting = 0;
+      }
       const auto worker =
           std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) { return one.process == process; });
       if (worker == workers_.end()) continue;

@@ -24,6 +24,7 @@ struct ServeOptions {
   std::chrono::seconds drain{0};         // for sessions to end by themselves when the server is to end
   std::size_t sessions = kMostSessions;  // at a time, at most
   std::vector<uid_t> users;              // who may come through a Unix socket, besides this user and root
+  bool direct = true;                    // sessions that move to another server send their memory straight there
   std::string audit;                     // a file; empty: the log
   std::vector<std::string> worker;       // the command that becomes one; the number of its control socket is added
 };

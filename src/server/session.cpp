@@ -238,7 +238,8 @@ void Session::handle(const Head& head, Reader& reader) {
   if (head.kind < Kind::create_context) return handle_devices(head, reader);
   if (head.kind < Kind::check_program) return handle_objects(head, reader);
   if (head.kind < Kind::flush) return handle_programs(head, reader);
-  if (head.kind < Kind::command) return handle_waits(head, reader);
+  if (head.kind < Kind::send_pages) return handle_waits(head, reader);
+  if (head.kind < Kind::command) return handle_pages(head, reader);
   handle_command(head, reader);
 }
 

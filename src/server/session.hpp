@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <new>
 #include <set>
@@ -19,6 +20,7 @@
 #include "channel/handshake.hpp"
 #include "channel/input.hpp"
 #include "command/executor.hpp"
+#include "memory/copy.hpp"
 #include "server/counters.hpp"
 #include "server/helpers.hpp"
 #include "server/known_objects.hpp"
@@ -32,12 +34,19 @@ class Session {
     Offer offer;
     std::uint64_t memory = 0;  // bytes in buffers and images, at most; 0: as much as there is
     int output = -1;           // a descriptor that gives what kernels print
+    std::uint64_t number = 0;  // of the session, at the server
+    // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
+    std::function<bool(const std::string& address)> connect = nullptr;
   };
   Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters);
 
   // Until the client is gone, or misbehaves; says which.
   std::string run();
   void send_output();
+
+  // Of another server's worker, who says that it has a ticket. On a thread of its own.
+  void offer_pages(channel::Descriptor socket, channel::Security security);
+  void is_connected(channel::Descriptor socket);
 
  private:
   using Number = std::uint64_t;
@@ -93,6 +102,13 @@ class Session {
   void handle_objects(const channel::Head& head, wire::Reader& reader);
   void handle_programs(const channel::Head& head, wire::Reader& reader);
   void handle_waits(const channel::Head& head, wire::Reader& reader);
+  void handle_pages(const channel::Head& head, wire::Reader& reader);
+  void send_pages(Number number, const memory::Part& part, memory::Comparison how, memory::Round round,
+                  std::size_t size);
+  void take_run(channel::Input& input, ObjectId id, const Range& range, bool has_data, ObjectId queue);
+  void take_pages(Number number, ObjectId queue);
+  std::string connect_pages(const std::string& address, channel::Security security, const channel::Ticket& ticket);
+  void end_pages();
   void handle_command(const channel::Head& head, wire::Reader& reader);
   template <std::size_t kIndex>
   void handle_command_from(const channel::Head& head, wire::Reader& reader);
@@ -218,6 +234,17 @@ class Session {
   std::shared_ptr<HostMemory> own_bulk_;  // over a network, for devices with memory of their own: in parts
   std::array<ObjectId, kParts> part_events_;
   std::size_t part_ = 0;
+
+  std::mutex sending_mutex_;  // guards what follows, while pages are sent
+  std::unique_ptr<channel::Stream> pages_out_;
+  std::unique_ptr<memory::Conveyor> conveyor_;
+  std::map<std::uint64_t, memory::SentPages> sent_pages_;  // by memory
+  std::mutex pages_mutex_;                                 // guards what follows
+  std::condition_variable pages_changed_;
+  std::optional<channel::Ticket> ticket_;  // of who may bring pages, once
+  std::unique_ptr<channel::Stream> pages_in_;
+  std::optional<channel::Descriptor> connected_;
+  Data taken_;  // of the thread that reads messages: pages on their way to the device
 
   Data scratch_;  // of blocking reads
   std::size_t scratch_size_ = 0;

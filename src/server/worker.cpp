@@ -78,7 +78,14 @@ int run_worker(int control, const WorkerOptions& options) {
     auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(options),
                                           what.session, *resumptions);
     if (options.sandbox) limit_files();
-    session = new Session{std::move(opened), *executor, {offer, options.memory, output}, **counters};
+    const auto connect = [control](const std::string& address) {
+      Connect wanted{};
+      if (address.size() >= sizeof wanted.address) return false;
+      address.copy(wanted.address, address.size());
+      return channel::pass(control, wanted, {});
+    };
+    session =
+        new Session{std::move(opened), *executor, {offer, options.memory, output, what.session, connect}, **counters};
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());
     return 0;
@@ -88,11 +95,22 @@ int run_worker(int control, const WorkerOptions& options) {
     while (poll(&ready, 1, -1) > 0) session->send_output();
   }).detach();
   start_thread("grus-control", [=] {
-    // Whose offer is taken waits for others if that goes wrong.
-    while (auto again = channel::receive_passed<Handover>(control))
-      start_thread("grus-resume", [=, socket = std::move(again->descriptors[0])]() mutable {
-        resumptions->offer(std::move(socket));
-      }).detach();
+    while (auto again = channel::receive_passed<Handover>(control)) {
+      channel::Descriptor socket = std::move(again->descriptors[0]);
+      const channel::Preamble& preamble = again->what.preamble;
+      if (again->what.is_connection) {
+        session->is_connected(std::move(socket));
+      } else if (preamble.purpose == channel::Preamble::Purpose::pages) {
+        start_thread("grus-pages", [=, socket = std::move(socket), security = preamble.security]() mutable {
+          session->offer_pages(std::move(socket), security);
+        }).detach();
+      } else {
+        // Whose offer is taken waits for others if that goes wrong.
+        start_thread("grus-resume", [=, socket = std::move(socket)]() mutable {
+          resumptions->offer(std::move(socket));
+        }).detach();
+      }
+    }
   }).detach();
   Counters::append((*counters)->why, session->run());
   std::_Exit(0);

@@ -212,6 +212,12 @@ void add_message(Client& client, Chooser& chooser) {
       return client.tell_some<Id, cl_int>(kind);
     case Kind::when_idle:
       return client.tell_some<Whose>(kind);
+    case Kind::send_pages:
+      return client.tell_some<Id, Id, Range, std::uint8_t, std::uint8_t, std::uint8_t, bool>(kind);
+    case Kind::take_pages:
+      return client.tell_some<Id>(kind);
+    case Kind::expect_pages:
+      return client.tell(kind);
     case Kind::set_queue_property:
       return client.tell_some<Id, cl_command_queue_properties, cl_bool>(kind);
     default:

@@ -6,6 +6,8 @@
 //   const        a kernel writes through a pointer to const
 //   scope        a program with a program-scope variable
 //   mapped       a region that is mapped for writing the whole time, and written by a thread
+//   lent         a buffer in the program's own memory, part of which is mapped and written, and then all compared
+//   borrowed     such buffers made and released all the time, with their memory
 //   callback     callbacks that take long, and call back
 //   create       objects made, built again and freed all the time
 //   image        an image, of which a part is mapped and written, and then all of it
@@ -13,10 +15,13 @@
 //   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
 //                another thread took the core from it
 //   backlog COUNT MS  so many kernels, each of about that long, are enqueued at once, and again for each line of input
+//   native       native kernels, if the device runs them
+//   formats      tells how many formats of images it may use, and how new its OpenCL C is
 //   count        as told by lines of input: `add` enqueues 1 more for every word, `ask` asks, makes and releases this
 //                and that, `look` reads; prints what it read, or `done`
 //   flip         pages that are changed and changed back all the time
 //   swap         blocks of 32 bytes that are swapped within each page all the time
+//   ways         one buffer of 16 MiB, a little of which is written all the time in every way there is
 //   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
 #include "subject.hpp"
 
@@ -38,15 +43,20 @@ int main(int argc, char** argv) {
        }},
       {"scope", [](Given) { scope(); }},
       {"mapped", [](Given) { mapped(); }},
+      {"lent", [](Given) { lent(); }},
+      {"borrowed", [](Given) { borrowed(); }},
       {"callback", [](Given) { callback(); }},
       {"create", [](Given) { create(); }},
       {"image", [](Given) { image(); }},
       {"clock", [](Given) { clock_goes_on(); }},
       {"enqueue", enqueue},
       {"backlog", backlog},
+      {"native", [](Given) { native(); }},
+      {"formats", [](Given) { formats(); }},
       {"count", [](Given) { count(); }},
       {"flip", [](Given) { flip(); }},
       {"swap", [](Given) { swap(); }},
+      {"ways", [](Given) { ways(); }},
       {"state", [](Given) { state(); }},
   };
   const auto program = programs.find(what);

@@ -189,9 +189,12 @@ using Sizes = std::vector<size_t>;
 void busy(const Sizes& sizes, const char* kernel_name = "advance");
 void scattered(const Sizes& sizes);
 void mapped();
+void lent();
+void borrowed();
 void image();
 void flip();
 void swap();
+void ways();
 void state();
 void scope();
 void callback();
@@ -199,6 +202,8 @@ void create();
 void clock_goes_on();
 void enqueue(const Sizes& sizes);
 void backlog(const Sizes& sizes);
+void native();
+void formats();
 void count();
 
 }  // namespace subject

@@ -206,6 +206,46 @@ void backlog(const Sizes& sizes) {
   std::printf("{\"kernels\": %u, \"kernel_ms\": %.3f} right\n", launched, took);
 }
 
+void native() {
+  Subject subject;
+  cl_kernel increment = subject.kernel("increment");
+  cl_mem memory = subject.zeroes(1);
+  check(clSetKernelArg(increment, 0, sizeof memory, &memory), "clSetKernelArg");
+  cl_device_exec_capabilities can = 0;
+  check(clGetDeviceInfo(subject.device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof can, &can, nullptr),
+        "clGetDeviceInfo");
+  const bool is_native = (can & CL_EXEC_NATIVE_KERNEL) != 0;
+  static cl_uint ran = 0;
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    const size_t one = 1;
+    const auto run = [](void*) { ++ran; };
+    check(is_native ? clEnqueueNativeKernel(subject.queue, run, nullptr, 0, 0, nullptr, nullptr, 0, nullptr, nullptr)
+                    : clEnqueueNDRangeKernel(subject.queue, increment, 1, nullptr, &one, nullptr, 0, nullptr, nullptr),
+          "a kernel");
+    subject.finish();
+  }
+  if ((is_native ? ran : subject.read(memory, 1)[0]) != rounds.number()) fail("kernels are missing");
+  std::printf("{\"native\": %s} right\n", is_native ? "true" : "false");
+}
+
+void formats() {
+  Subject subject;
+  cl_uint count = 0;
+  check(clGetSupportedImageFormats(subject.context, CL_MEM_READ_ONLY, CL_MEM_OBJECT_IMAGE2D, 0, nullptr, &count),
+        "clGetSupportedImageFormats");
+  char version[256] = "";
+  check(clGetDeviceInfo(subject.device, CL_DEVICE_OPENCL_C_VERSION, sizeof version, version, nullptr),
+        "clGetDeviceInfo");
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  std::printf("{\"formats\": %u, \"version\": \"%.12s\"} right\n", count, version);
+}
+
 void count() {
   constexpr size_t kWords = 1 << 12;
   Subject subject;

@@ -1,4 +1,6 @@
 // Programs whose memory changes while they are moved.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <iostream>
 #include <numeric>
@@ -116,7 +118,92 @@ class Scattered {
   cl_uint launches_ = 0;
 };
 
+// Writes to parts of a buffer, and knows what it must hold then.
+class Ways {
+ public:
+  void by_kernel() {
+    const Part part = some();
+    check(clSetKernelArg(flip_, 0, sizeof memory_, &memory_), "clSetKernelArg");
+    check(clSetKernelArg(flip_, 1, sizeof part.value, &part.value), "clSetKernelArg");
+    check(clEnqueueNDRangeKernel(subject_.queue, flip_, 1, &part.start, &part.words, nullptr, 0, nullptr, nullptr),
+          "clEnqueueNDRangeKernel");
+    for (size_t i = 0; i < part.words; ++i) expected_[part.start + i] ^= part.value;
+  }
+  void by_fill() {
+    const Part part = some();
+    check(clEnqueueFillBuffer(subject_.queue, memory_, &part.value, sizeof part.value, 4 * part.start, 4 * part.words,
+                              0, nullptr, nullptr),
+          "clEnqueueFillBuffer");
+    std::fill_n(expected_.begin() + static_cast<std::ptrdiff_t>(part.start), part.words, part.value);
+  }
+  void by_copy() {
+    const Part part = some();
+    const size_t from = (part.start + kWords / 2) % kWords;
+    const size_t words = std::min(part.words, kWords - from);
+    check(
+        clEnqueueCopyBuffer(subject_.queue, memory_, memory_, 4 * from, 4 * part.start, 4 * words, 0, nullptr, nullptr),
+        "clEnqueueCopyBuffer");
+    std::copy_n(expected_.begin() + static_cast<std::ptrdiff_t>(from), words,
+                expected_.begin() + static_cast<std::ptrdiff_t>(part.start));
+  }
+  void by_write() {
+    const Part part = some();
+    const Words words(part.words, part.value);
+    check(clEnqueueWriteBuffer(subject_.queue, memory_, CL_TRUE, 4 * part.start, 4 * part.words, words.data(), 0,
+                               nullptr, nullptr),
+          "clEnqueueWriteBuffer");
+    std::copy(words.begin(), words.end(), expected_.begin() + static_cast<std::ptrdiff_t>(part.start));
+  }
+  void by_map() {
+    const Part part = some();
+    cl_int code = CL_SUCCESS;
+    auto* words = static_cast<cl_uint*>(clEnqueueMapBuffer(subject_.queue, memory_, CL_TRUE, CL_MAP_WRITE,
+                                                           4 * part.start, 4 * part.words, 0, nullptr, nullptr, &code));
+    check(code, "clEnqueueMapBuffer");
+    for (size_t i = 0; i < part.words; ++i) words[i] = expected_[part.start + i] = part.value;
+    check(clEnqueueUnmapMemObject(subject_.queue, memory_, words, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+  }
+  void finish() const { subject_.finish(); }
+  void check_all() const {
+    if (subject_.read(memory_, kWords) != expected_) fail("something that was written isn't there");
+  }
+
+ private:
+  static constexpr size_t kWords = 4 << 20;
+  struct Part {
+    size_t start;
+    size_t words;
+    cl_uint value;
+  };
+  Part some() {
+    const size_t start = random_() % kWords;
+    return {start, std::min<size_t>(1 + random_() % 2000, kWords - start), static_cast<cl_uint>(random_())};
+  }
+
+  std::minstd_rand random_{1};
+  Subject subject_;
+  cl_kernel flip_ = subject_.kernel("flip");
+  cl_mem memory_ = subject_.zeroes(kWords);
+  Words expected_ = Words(kWords);
+};
+
 }  // namespace
+
+void ways() {
+  Ways ways;
+  Rounds rounds;
+  while (rounds.next()) {
+    rounds.begin();
+    ways.by_kernel();
+    ways.by_fill();
+    ways.by_copy();
+    ways.by_write();
+    ways.by_map();
+    ways.finish();
+  }
+  ways.check_all();
+  rounds.tell();
+}
 
 void busy(const Sizes& sizes, const char* kernel_name) {
   const size_t buffers = !sizes.empty() ? sizes[0] : 4;
@@ -187,6 +274,94 @@ void mapped() {
     if (all[i] != expected) fail("word " + std::to_string(i) + " isn't what was written while it was mapped");
   }
   expect_advanced(subject, other, kWords, kWords, 1, rounds.number());
+  rounds.tell();
+}
+
+namespace {
+
+// Memory of the program's own, and a buffer in it.
+class Lent {
+ public:
+  Lent(const Subject& subject, size_t words) : subject_{subject}, words_{words} {
+    start_ = static_cast<cl_uint*>(
+        mmap(nullptr, size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
+    cl_int code = CL_SUCCESS;
+    memory = clCreateBuffer(subject.context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR, size(), start_, &code);
+    check(code, "clCreateBuffer");
+  }
+  ~Lent() {
+    check(clReleaseMemObject(memory), "clReleaseMemObject");
+    munmap(start_, size());
+  }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  cl_uint* map(cl_map_flags flags, size_t first, size_t words) const {
+    cl_int code = CL_SUCCESS;
+    void* mapped = clEnqueueMapBuffer(subject_.queue, memory, CL_TRUE, flags, first * sizeof(cl_uint),
+                                      words * sizeof(cl_uint), 0, nullptr, nullptr, &code);
+    check(code, "clEnqueueMapBuffer");
+    if (mapped != start_ + first) fail("the program's own memory is mapped elsewhere");
+    return start_ + first;
+  }
+  void unmap(cl_uint* mapped) const {
+    check(clEnqueueUnmapMemObject(subject_.queue, memory, mapped, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+    subject_.finish();
+  }
+
+  cl_mem memory = nullptr;
+
+ private:
+  size_t size() const { return words_ * sizeof(cl_uint); }
+  const Subject& subject_;
+  const size_t words_;
+  cl_uint* start_ = nullptr;
+};
+
+}  // namespace
+
+void lent() {
+  constexpr size_t kWords = 1 << 20;
+  constexpr size_t kPart = kWords / 8;
+  Subject subject;
+  cl_kernel flip = subject.kernel("flip");
+  const Lent lent{subject, kWords};
+  Words expected(kWords);
+  std::minstd_rand random{1};
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    const size_t first = random() % (kWords - kPart);
+    cl_uint* words = lent.map(CL_MAP_WRITE, first, kPart);
+    for (size_t i = 0; i < kPart; ++i) {
+      words[i] = expected[first + i] = round + static_cast<cl_uint>(i);
+      if (i % (kPart / 8) == 0) std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+    lent.unmap(words);
+    subject.run(flip, lent.memory, round, kWords);
+    for (cl_uint& word : expected) word ^= round;
+    words = lent.map(CL_MAP_READ, 0, kWords);
+    if (!std::equal(expected.begin(), expected.end(), words)) fail("something that was written isn't there");
+    lent.unmap(words);
+  }
+  rounds.tell();
+}
+
+void borrowed() {
+  constexpr size_t kWords = 1 << 22;
+  Subject subject;
+  cl_kernel fill = subject.kernel("fill");
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    const Lent lent{subject, kWords};
+    subject.run(fill, lent.memory, round, kWords);
+    cl_uint* words = lent.map(CL_MAP_READ, 0, kWords);
+    for (size_t i = 0; i < kWords; i += 997) {
+      if (words[i] != filled(static_cast<cl_uint>(i), round)) fail("a word of memory that was lent");
+    }
+    lent.unmap(words);
+  }
   rounds.tell();
 }
 

@@ -1,0 +1,52 @@
+#include "memory/direct_path.hpp"
+
+#include <algorithm>
+#include <future>
+
+#include "base/log.hpp"
+
+namespace grus::memory {
+namespace {
+
+constexpr std::size_t kPart = std::size_t{16} << 20;  // that is waited for
+
+}  // namespace
+
+std::unique_ptr<DirectPath> DirectPath::open(Executor& from, Executor& to, std::string& why) {
+  const auto ticket = to.expect_pages();
+  why = ticket ? from.connect_pages(*ticket) : "the destination gives no ticket";
+  return why.empty() ? std::unique_ptr<DirectPath>{new DirectPath{from, to}} : nullptr;
+}
+
+DirectPath::~DirectPath() {
+  from_.end_pages();
+  to_.end_pages();
+}
+
+void DirectPath::copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round,
+                      const OnCopied& on_copied) {
+  for (std::size_t start = 0; start < size; start += kPart) {
+    const PagesOrder order{buffer,
+                           queue,
+                           {start, std::min(kPart, size - start)},
+                           static_cast<std::uint8_t>(how.kind),
+                           static_cast<std::uint8_t>(how.sample.bytes),
+                           static_cast<std::uint8_t>(how.sample.at),
+                           round == Round::last};
+    const auto taken = std::make_shared<std::promise<cl_int>>();
+    to_.take_pages(queue, [taken](cl_int code) { taken->set_value(code); });
+    const auto sent = from_.send_pages(order);
+    const cl_int code = taken->get_future().get();
+    if (!sent || code != CL_SUCCESS)
+      throw PathLost{fmt::format("it doesn't get from one server to the other: OpenCL errors {} there, {} here", code,
+                                 sent.error())};
+    on_copied({.read = sent->read,
+               .sent = sent->sent,
+               .zero = sent->zero,
+               .never_sent = sent->never_sent,
+               .sampled = sent->sampled,
+               .direct = sent->sent});
+  }
+}
+
+}  // namespace grus::memory

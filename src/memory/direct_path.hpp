@@ -1,0 +1,36 @@
+// The way between two servers on which a session's memory doesn't come through the program's process: the source
+// compares, and sends what changed.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include "memory/copy.hpp"
+
+namespace grus::memory {
+
+// One of the servers, or what is between them, has failed.
+struct PathLost : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+class DirectPath {
+ public:
+  // Null if there is no way, and why.
+  static std::unique_ptr<DirectPath> open(Executor& from, Executor& to, std::string& why);
+  ~DirectPath();
+  DirectPath(const DirectPath&) = delete;
+  DirectPath& operator=(const DirectPath&) = delete;
+
+  // All has come when it returns. Throws PathLost: then nobody knows what has.
+  void copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round, const OnCopied& on_copied);
+
+ private:
+  DirectPath(Executor& from, Executor& to) : from_{from}, to_{to} {}
+
+  Executor& from_;
+  Executor& to_;
+};
+
+}  // namespace grus::memory

@@ -1,0 +1,228 @@
+// Session: memory that goes straight from one server to another when a session moves. The destination's session gives
+// its client a ticket; the source's connects with that, compares pages and sends those that changed. They can only be
+// written to buffers of the session that the ticket is for.
+#include <chrono>
+
+#include "base/log.hpp"
+#include "server/session.hpp"
+
+namespace grus::server {
+
+using channel::Head;
+using channel::Kind;
+using wire::BadMessage;
+using wire::Reader;
+
+namespace {
+
+constexpr std::chrono::seconds kPatienceToMeet{5};
+constexpr std::chrono::seconds kPatienceWithSender{10};
+constexpr std::size_t kLargestRun = memory::kChunk;
+
+// What is before pages on the way. Without data they are cleared; one of no size says that all has been sent.
+struct Run {
+  ObjectId memory;
+  std::uint64_t offset = 0;
+  std::uint64_t size = 0;
+  std::uint64_t has_data = 0;
+};
+
+void send_run(channel::Stream& stream, Run run, const std::byte* data) {
+  iovec parts[2] = {{&run, sizeof run}, {const_cast<std::byte*>(data), data ? run.size : 0}};
+  stream.send({parts, data ? 2U : 1U});
+}
+
+}  // namespace
+
+void Session::offer_pages(channel::Descriptor socket, channel::Security security) {
+  std::optional<channel::Ticket> ticket;
+  {
+    const std::lock_guard lock{pages_mutex_};
+    ticket = ticket_;
+  }
+  if (!ticket) return;
+  try {
+    auto stream = channel::welcome_pages(std::move(socket), security, *ticket);
+    const std::lock_guard lock{pages_mutex_};
+    if (!ticket_ || ticket_->key != ticket->key) return;
+    ticket_.reset();
+    pages_in_ = std::move(stream);
+    pages_changed_.notify_all();
+  } catch (const channel::Lost& lost) {
+    log::warn("serve", "somebody with pages was refused: {}", lost.what());
+  }
+}
+
+void Session::is_connected(channel::Descriptor socket) {
+  const std::lock_guard lock{pages_mutex_};
+  connected_ = std::move(socket);
+  pages_changed_.notify_all();
+}
+
+std::string Session::connect_pages(const std::string& address, channel::Security security,
+                                   const channel::Ticket& ticket) {
+  const std::lock_guard sending{sending_mutex_};
+  pages_out_.reset();
+  sent_pages_.clear();
+  channel::Descriptor socket;
+  {
+    std::unique_lock lock{pages_mutex_};
+    connected_.reset();
+    if (!terms_.connect || !terms_.connect(address)) return "this server connects to no other";
+    if (!pages_changed_.wait_for(lock, kPatienceToMeet, [this] { return connected_.has_value(); }))
+      return "it took too long to connect";
+    socket = std::move(*connected_);
+    connected_.reset();
+  }
+  if (socket.get() < 0) return fmt::format("{} can't be reached from there", address);
+  try {
+    pages_out_ = channel::open_for_pages(std::move(socket), channel::Address::parse(address), security, ticket);
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+void Session::send_pages(Number number, const memory::Part& part, memory::Comparison how, memory::Round round,
+                         std::size_t size) {
+  memory::Copied sum;
+  cl_int code = CL_SUCCESS;
+  const std::lock_guard sending{sending_mutex_};
+  try {
+    if (!pages_out_) throw channel::Lost{"there is no other server"};
+    if (!conveyor_) conveyor_ = std::make_unique<memory::Conveyor>(memory::kChunk, memory::Conveyor::Overlap::on);
+    memory::SentPages& pages = sent_pages_.try_emplace(part.buffer.value(), size, how).first->second;
+    const auto write = [this](ObjectId buffer, Range range, const std::byte* from) {
+      send_run(*pages_out_, {buffer, range.offset, range.size, from != nullptr}, from);
+      Counters::add(counters_.pages_out, from ? range.size : 0);
+    };
+    memory::copy_part(part, *conveyor_, pages, round, write, [&](const memory::Copied& more) { sum += more; });
+    conveyor_->finish();
+    send_run(*pages_out_, {}, nullptr);
+  } catch (const std::exception& error) {
+    log::warn("serve", "a session's memory can't be sent: {}", error.what());
+    conveyor_.reset();
+    pages_out_.reset();
+    code = CL_OUT_OF_RESOURCES;
+  }
+  {
+    const std::lock_guard lock{builds_mutex_};
+    in_use_.erase(in_use_.find({ObjectType::memory, part.buffer.value()}));
+    in_use_.erase(in_use_.find({ObjectType::queue, part.queue.value()}));
+  }
+  answer(number, code, sum.read, sum.sent, sum.zero, sum.never_sent, sum.sampled);
+}
+
+// One stretch, to where it belongs.
+void Session::take_run(channel::Input& input, ObjectId id, const Range& range, bool has_data, ObjectId queue) {
+  const Object* const known = find(ObjectType::memory, id);
+  if (!known || known->code != CL_SUCCESS || range.size > kLargestRun) throw BadMessage{"pages of no buffer"};
+  check_range(id, range.offset, range.size);
+  const Memory& memory = memories_[id.value()];
+  if (memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
+  const Placement placement{queue, {}, {}, Blocking::yes};
+  if (!has_data) return memory::check(executor_.submit(memory::zeroes(id, range), placement), "clearing memory");
+  if (memory.host) return input.read(memory.host + range.offset, range.size);
+  if (!taken_) taken_ = allocate(kLargestRun);
+  if (!taken_) throw std::bad_alloc{};
+  input.read(taken_.get(), range.size);
+  memory::check(executor_.submit(command::Write{{id}, range, taken_.get()}, placement), "writing memory");
+}
+
+// The session has nothing else to do meanwhile: its client waits for this.
+void Session::take_pages(Number number, ObjectId queue) {
+  std::unique_ptr<channel::Stream> stream;
+  {
+    std::unique_lock lock{pages_mutex_};
+    pages_changed_.wait_for(lock, kPatienceToMeet, [this] { return pages_in_ || !ticket_; });
+    stream = std::move(pages_in_);
+  }
+  if (!stream) return answer(number, CL_INVALID_OPERATION);
+  try {
+    channel::Input input{*stream};  // nothing is sent behind the last run before the client has the answer
+    input.set_patience(kPatienceWithSender);
+    for (;;) {
+      Run run;
+      input.read(&run, sizeof run);
+      if (run.size == 0) break;
+      take_run(input, run.memory, {run.offset, run.size}, run.has_data != 0, queue);
+      Counters::add(counters_.pages_in, run.has_data ? run.size : 0);
+    }
+    const cl_int code = executor_.finish(queue);
+    const std::lock_guard lock{pages_mutex_};
+    pages_in_ = std::move(stream);
+    answer(number, code);
+  } catch (const std::exception& error) {
+    log::warn("serve", "a session's memory doesn't come: {}", error.what());
+    answer(number, CL_OUT_OF_RESOURCES);
+  }
+}
+
+void Session::end_pages() {
+  {
+    const std::lock_guard sending{sending_mutex_};
+    pages_out_.reset();
+    conveyor_.reset();
+    sent_pages_.clear();
+  }
+  const std::lock_guard lock{pages_mutex_};
+  pages_in_.reset();
+  ticket_.reset();
+  taken_.reset();
+}
+
+void Session::handle_pages(const Head& head, Reader& reader) {
+  switch (head.kind) {
+    case Kind::expect_pages: {
+      if (!terms_.connect) return answer(head.number, CL_INVALID_OPERATION);
+      const std::lock_guard lock{pages_mutex_};
+      pages_in_.reset();
+      ticket_ = channel::new_ticket(terms_.number);
+      return answer(head.number, CL_SUCCESS, ticket_->session, ticket_->key);
+    }
+    case Kind::connect_pages: {
+      const auto address = reader.take<std::string>();
+      const auto security = reader.take<bool>() ? channel::Security::tls : channel::Security::plain;
+      const auto session = reader.take<std::uint64_t>();
+      const channel::Ticket ticket{session, reader.take<std::array<std::uint64_t, 2>>()};
+      return helpers_.run([this, number = head.number, address, security, ticket] {
+        answer(number, connect_pages(address, security, ticket));
+      });
+    }
+    case Kind::send_pages: {
+      const auto id = reader.take<ObjectId>();
+      const auto queue = reader.take<ObjectId>();
+      const auto range = reader.take<Range>();
+      const auto kind = reader.take<memory::Kind>();
+      const std::size_t sample = reader.take<std::uint8_t>();
+      const auto at = reader.take<memory::Sample::At>();
+      const auto round = reader.take<bool>() ? memory::Round::last : memory::Round::another_follows;
+      const bool is_odd = kind > memory::Kind::system || sample > 4 || at > memory::Sample::At::uniform;
+      if (is_odd || range.offset % memory::kPage != 0) throw BadMessage{"an odd way to compare"};
+      const bool is_there =
+          check(ObjectType::memory, id) == CL_SUCCESS && check(ObjectType::queue, queue) == CL_SUCCESS;
+      check_range(id, range.offset, range.size);
+      const Memory& memory = memories_[id.value()];
+      if (!is_there || memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
+      {
+        const std::lock_guard lock{builds_mutex_};
+        in_use_.emplace(ObjectType::memory, id.value());
+        in_use_.emplace(ObjectType::queue, queue.value());
+      }
+      return helpers_.run([this, number = head.number, part = memory::Part{executor_, queue, id, range},
+                           how = memory::Comparison{kind, {sample, at}}, round,
+                           size = memory.size] { send_pages(number, part, how, round, size); });
+    }
+    case Kind::take_pages: {
+      const auto queue = reader.take<ObjectId>();
+      if (check(ObjectType::queue, queue) != CL_SUCCESS) return answer(head.number, CL_INVALID_COMMAND_QUEUE);
+      return take_pages(head.number, queue);
+    }
+    case Kind::end_pages:
+      return end_pages();
+    default:
+      throw BadMessage{"a message of no known kind"};
+  }
+}
+
+}  // namespace grus::server

@@ -1,0 +1,127 @@
+#!/usr/bin/python3
+"""Programs that move from one server to another: their memory goes straight there, and not through their own process."""
+
+import json
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+from moves_test import ENVIRONMENT, GRUS, Server, Subject  # noqa: E402
+
+MEMORY = 32 << 20  # that the program has
+
+
+class DirectTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-direct-")))
+
+    def server(self, kind="tcp", *options):
+        audit = self.folder / f"audit-{len(list(self.folder.glob('audit-*')))}"
+        audit.touch()
+        server = self.enterContext(Server(GRUS, kind, None, ENVIRONMENT, options=("--audit", str(audit), *options),
+                                          errors=subprocess.DEVNULL))
+        server.audit = audit
+        return server
+
+    def subject(self, server, kind="busy", **environment):
+        return self.enterContext(Subject(kind, 8, 4, 1, options=["--gpu", server.address], environment=environment))
+
+    def move(self, subject, to, **how):
+        answer = subject.ask("move", to=to.address, **how)
+        self.assertTrue(answer["ok"], answer)
+        return answer
+
+    def expect_direct(self, moved):
+        self.assertEqual(moved["plan"]["notes"], [])
+        self.assertGreaterEqual(moved["sent_direct"], MEMORY)
+        self.assertEqual(moved["sent_direct"], moved["sent_running"] + moved["sent_stopped"])
+
+    def ended(self, server):
+        """What the server counted for the session that was there."""
+        server.process.terminate()
+        server.process.wait(20)
+        return [line for line in map(json.loads, server.audit.read_text().splitlines()) if line["event"] == "end"][0]
+
+    def test_bytes_go_straight(self):
+        first, second = self.server(), self.server()
+        subject = self.subject(first)
+        self.expect_direct(self.move(subject, second))
+        subject.end()
+        here, there = self.ended(first), self.ended(second)
+        self.assertGreaterEqual(here["pages_out_bytes"], MEMORY)
+        self.assertEqual(there["pages_in_bytes"], here["pages_out_bytes"])
+        self.assertLess(here["bytes_out"], 4 << 20)
+        self.assertLess(there["bytes_in"], 4 << 20)
+
+    def test_results_stay_right(self):
+        servers = [self.server(), self.server("unix"), self.server(), self.server("unix")]
+        for kind in ("busy", "ways"):
+            subject = self.subject(servers[0], kind)
+            for server in servers[1:] + servers:
+                moved = self.move(subject, server)
+                self.assertEqual(moved["plan"]["notes"], [])
+                self.assertGreater(moved["sent_direct"], 0)
+            subject.end()
+
+    def test_with_tls(self):
+        keys = self.folder / "keys"
+        subprocess.run([GRUS, "keys", keys, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, check=True)
+        first, second = self.server("tcp", "--keys", str(keys)), self.server("tcp", "--keys", str(keys))
+        subject = self.subject(first, GRUS_KEYS=str(keys))
+        for server in (second, first, second):
+            self.expect_direct(self.move(subject, server))
+        subject.end()
+
+    def test_servers_that_cannot_reach_each_other(self):
+        """Then memory goes through the program's process, and whoever asked is told."""
+        first, second = self.server("tcp", "--no-direct"), self.server()
+        subject = self.subject(first)
+        moved = self.move(subject, second)
+        self.assertRegex(moved["plan"]["notes"][0], "through the program's own process: .* can't be reached from there")
+        self.assertEqual(moved["sent_direct"], 0)
+        self.expect_direct(self.move(subject, first))  # which connects
+        subject.end()
+
+    def test_nobody_gets_in_without_a_ticket(self):
+        """Whoever knows a session's number can't write to its memory."""
+        first, second = self.server(), self.server("unix")
+        subject = self.subject(first)
+        self.move(subject, second)
+        known = json.loads(subprocess.run([GRUS, "ps", "--gpu", second.address, "--json", "--interval", "0.1"], env=ENVIRONMENT,
+                                          capture_output=True, text=True, check=True).stdout)
+        session = int(known[0]["sessions"][0]["session"], 16)
+        for number, key in ((session, bytes(16)), (session, b"x" * 16), (session ^ 1, bytes(16))):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect(second.address.removeprefix("unix:"))
+                stranger.sendall(struct.pack("<IHHIIQ", 0x53555247, 2, 2, 3, 0, number) + key)
+                stranger.settimeout(20)
+                try:
+                    self.assertNotEqual(stranger.recv(8), struct.pack("<Q", 1))
+                except ConnectionResetError:
+                    pass
+        self.expect_direct(self.move(subject, first))
+        subject.end()
+
+    def test_a_server_that_is_lost_meanwhile(self):
+        """The program goes on where it was, if that is left."""
+        first, second = self.server(), self.server()
+        subject = self.subject(first)
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(subject.session.path))
+            request = {"command": "move", "to": second.address, "bytes_per_second": 8 << 20}
+            line.sendall(json.dumps(request).encode() + b"\n")
+            answers = map(json.loads, line.makefile())
+            while next(answers).get("done", 0) == 0:
+                pass
+            second.process.kill()
+            self.assertFalse(next(answer for answer in answers if "ok" in answer)["ok"])
+        subject.end()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

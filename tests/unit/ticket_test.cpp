@@ -1,0 +1,75 @@
+// Who may bring pages to a session of another server: whoever has its ticket, and nobody else.
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <future>
+
+#include "channel/handshake.hpp"
+
+namespace grus::test {
+namespace {
+
+using channel::Descriptor;
+using channel::Security;
+using channel::Ticket;
+
+const channel::Address kSomewhere{channel::Address::Kind::unix_socket, "/somewhere", {}};
+
+struct Ends {
+  Ends() {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    here = Descriptor{ends[0]};
+    there = Descriptor{ends[1]};
+  }
+  Descriptor here;
+  Descriptor there;
+};
+
+// True if who comes with the one is let in by who expects the other.
+bool is_let_in(const Ticket& shown, const Ticket& expected) {
+  Ends ends;
+  auto comes = std::async(std::launch::async, [&] {
+    try {
+      return channel::open_for_pages(std::move(ends.here), kSomewhere, Security::plain, shown) != nullptr;
+    } catch (const channel::Lost&) {
+      return false;
+    }
+  });
+  channel::Preamble preamble;  // which the server takes, to know whose worker it is for
+  EXPECT_EQ(recv(ends.there.get(), &preamble, sizeof preamble, MSG_WAITALL), static_cast<ssize_t>(sizeof preamble));
+  EXPECT_EQ(preamble.purpose, channel::Preamble::Purpose::pages);
+  EXPECT_EQ(preamble.session, shown.session);
+  bool is_welcome = true;
+  try {
+    EXPECT_TRUE(channel::welcome_pages(std::move(ends.there), Security::plain, expected));
+  } catch (const channel::Lost&) {
+    is_welcome = false;
+  }
+  EXPECT_EQ(comes.get(), is_welcome);
+  return is_welcome;
+}
+
+TEST(TicketTest, OnlyTheRightOneIsGood) {
+  const Ticket ticket = channel::new_ticket(7);
+  EXPECT_TRUE(is_let_in(ticket, ticket));
+  for (const std::size_t half : {0, 1}) {
+    Ticket other = ticket;
+    other.key[half] ^= std::uint64_t{1} << 63;
+    EXPECT_FALSE(is_let_in(other, ticket));
+  }
+  EXPECT_FALSE(is_let_in(Ticket{7, {}}, ticket));
+}
+
+TEST(TicketTest, NoTwoAreAlike) { EXPECT_NE(channel::new_ticket(7).key, channel::new_ticket(7).key); }
+
+TEST(TicketTest, RefusalOfAServerIsNoAdmission) {
+  Ends ends;
+  channel::Welcome refusal;
+  refusal.refusal = channel::Refusal::stranger;
+  ASSERT_EQ(send(ends.there.get(), &refusal, sizeof refusal, 0), static_cast<ssize_t>(sizeof refusal));
+  EXPECT_THROW(channel::open_for_pages(std::move(ends.here), kSomewhere, Security::plain, Ticket{}), channel::Lost);
+}
+
+}  // namespace
+}  // namespace grus::test
