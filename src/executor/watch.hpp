@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <thread>
 #include <vector>
 
 namespace grus {
@@ -35,7 +34,6 @@ class Watch {
   std::size_t left_ = 0;  // with those that aren't new
   bool is_over_ = false;
   bool is_running_ = false;
-  std::thread thread_;
 };
 
 }  // namespace grus

@@ -51,6 +51,7 @@ std::string Session::run() {
     for (;;) {
       const Head head = input_.read_head();
       input_.read_body(head, body);
+      answers_.load(std::memory_order_acquire);
       Reader reader{body};
       if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
       if (!greeted) input_.set_patience({});
@@ -78,6 +79,7 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
                     {const_cast<std::byte*>(bulk.data()), bulk.size()}};
   const std::lock_guard lock{out_mutex_};
   Counters::add(counters_.bytes_out, sizeof head + body.size() + bulk.size());
+  answers_.fetch_add(1, std::memory_order_release);
   try {
     stream_->send({parts, bulk.empty() ? 2U : 3U});
   } catch (const channel::Lost&) {

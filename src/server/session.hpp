@@ -251,6 +251,8 @@ class Session {
   // What threads do here uses all of the above, and these in this order.
   Helpers sender_{1};  // in order
   std::unordered_map<std::uint64_t, std::shared_ptr<Queue>> queues_;
+  // What was done before an answer is seen by who handles what the client asks for once it has that answer.
+  std::atomic<std::uint64_t> answers_{0};
   Helpers helpers_{kHelpers};
 };
 
