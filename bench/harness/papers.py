@@ -187,7 +187,8 @@ def by_options(names, mode):
              for millions, row in rows.items() if row]
     few, many = (rows[millions] for millions in (min(OPTION_COUNTS), max(OPTION_COUNTS)))
     if few and many and mode in MOST_MEAN_OVERHEAD:
-        higher, apart = many["calls_ratio"] > few["calls_ratio"], many["calls_ratio_low"] > few["calls_ratio_high"]
+        higher = many["calls_ratio"] > few["calls_ratio"]
+        apart = many["calls_ratio_low"] > few["calls_ratio_high"] and min(few["runs"], many["runs"]) > 1  # of one it isn't known
         lines[-1][-2:] = [f"<= {min(OPTION_COUNTS)} M's", "MISSED" if apart else "unclear" if higher else "ok"]
     return lines
 

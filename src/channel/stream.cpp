@@ -101,11 +101,19 @@ std::size_t Stream::receive_much(void* to, std::size_t size) {
 
 // Who is woken for every packet does little else; who waits for too much waits while it could work.
 std::size_t SocketStream::receive_much(void* to, std::size_t size) {
-  constexpr std::size_t kMuch = std::size_t{1} << 20;
+  constexpr std::size_t kMuch = 128 * 1024;
+  const bool is_much = size >= kMuch;
+  if (is_much) wake_for(kMuch);
   for (;;) {
-    if (const std::size_t received = receive(to, std::min(size, kMuch), MSG_WAITALL); received != 0) return received;
+    if (is_much) wait({.in = true});
+    const std::size_t received = receive(to, size, is_much ? MSG_DONTWAIT : MSG_WAITALL);
+    if (received == 0) continue;
+    if (is_much) wake_for(1);
+    return received;
   }
 }
+
+void SocketStream::wake_for(int bytes) { setsockopt(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes); }
 
 std::size_t SocketStream::receive(void* to, std::size_t size, int flags) {
   const ssize_t received = recv(socket_.get(), to, size, flags);

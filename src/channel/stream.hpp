@@ -75,6 +75,7 @@ class SocketStream final : public Stream {
 
  private:
   std::size_t receive(void* to, std::size_t size, int flags);
+  void wake_for(int bytes);  // who waits
 
   Descriptor socket_;
 };
