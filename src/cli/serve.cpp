@@ -29,7 +29,7 @@ constexpr const char* kExamples = R"(Examples:
   grus run --gpu unix:/run/user/1000/grus/serve.sock -- clinfo -l
 
 Over TCP, clients from other hosts show a certificate or a token, inside TLS. On loopback it is plain unless
---tls, --keys or GRUS_KEYS is given.
+--tls, --keys or GRUS_KEYS is given. SIGHUP ends sessions of clients that `grus keys --revoke` named.
 
 Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usage or settings.)";
 

@@ -312,6 +312,7 @@ class Server {
       greeting->at_door = 0;
       if (answer.is_admitted != 0) {
         greeting->peer.name = answer.text.data();
+        std::erase_if(greeting->peer.name, [](char c) { return static_cast<unsigned char>(c) < ' '; });
         greeting->secret = answer.secret;
       } else {
         note_refusal(greeting->peer, answer.text.data());
@@ -460,8 +461,12 @@ class Server {
   void handle_signals() {
     signalfd_siginfo signal{};
     while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
-      if (signal.ssi_signo == SIGHUP) end_revoked();
-      if (signal.ssi_signo == SIGCHLD || signal.ssi_signo == SIGHUP) continue;
+      const bool terminal_is_gone = has_terminal_ && isatty(STDIN_FILENO) == 0;
+      if (signal.ssi_signo == SIGHUP && !terminal_is_gone) {
+        end_revoked();
+        continue;
+      }
+      if (signal.ssi_signo == SIGCHLD) continue;
       drained_ = ending_ ? Clock::now() : Clock::now() + options_.drain;  // who says it twice doesn't want to wait
       ending_ = true;
     }
@@ -494,6 +499,7 @@ class Server {
   channel::Descriptor signals_;
   std::vector<Worker> workers_;
   sigset_t before_{};
+  const bool has_terminal_ = isatty(STDIN_FILENO) == 1;
   bool ending_ = false;
   Clock::time_point drained_{};
 };

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pty
 import re
 import select
 import shutil
@@ -330,6 +331,20 @@ class TlsTest(unittest.TestCase):
             self.expect_well(run(server.address, self.certificate()))
             _, errors = client.communicate("\n", timeout=SECONDS)
             self.assertEqual(client.returncode, 0, errors)
+
+    def test_a_server_ends_with_its_terminal(self):
+        terminal, its_end = pty.openpty()
+        server = subprocess.Popen([GRUS, "serve", "--listen", "tcp:127.0.0.1:0", "--keys", self.keys], stdin=its_end, text=True,
+                                  stdout=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        os.close(its_end)
+        address = server.stdout.readline().split()[-1]
+        server.send_signal(signal.SIGHUP)
+        self.expect_well(run(address, self.certificate()))
+        os.close(terminal)
+        server.send_signal(signal.SIGHUP)
+        self.assertEqual(server.wait(10), 0)
 
     def test_a_revoked_client_stays_outside(self):
         keys = self.some("ca.crt", "ca.key", "server.crt", "server.key")
