@@ -1,5 +1,6 @@
 """A `grus serve` on this host for as long as something runs."""
 
+import contextlib
 import os
 import pathlib
 import subprocess
@@ -45,10 +46,33 @@ class Server:
             raise RuntimeError(f"{' '.join(command)}: it didn't start")
         return self
 
+    def processes(self):
+        """All that it has started, and what each is. None of them is still what was forked."""
+        found = {}
+
+        def look():
+            found.clear()
+            found.update(self.look_at_processes())
+            return not any("serve" in words for words in found.values())
+
+        wait_for(look)
+        return found
+
+    def look_at_processes(self):
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        found = {}
+        for pid in children.read_text().split():
+            with contextlib.suppress(OSError):
+                found[int(pid)] = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return found
+
     def workers(self):
         """Its processes: those of clients, and one that is ready."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(pid) for pid in children.read_text().split()]
+        return [pid for pid, words in self.processes().items() if "door" not in words]
+
+    def door(self):
+        """The process that lets clients in over TLS."""
+        return next(pid for pid, words in self.processes().items() if "door" in words)
 
     def __exit__(self, *_):
         self.process.terminate()

@@ -81,7 +81,7 @@ _grus() {
     restore) options="--json --help" ;;
     why) options="--json --help" ;;
     profile) options="--device --output --help" ;;
-    keys) options="--host --client --days --token --force --help" ;;
+    keys) options="--host --client --revoke --days --token --force --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac
   if [[ $word != -* && $subcommand =~ ^(move|suspend|resume|checkpoint|restore|why)$ ]]; then

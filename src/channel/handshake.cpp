@@ -25,7 +25,6 @@ constexpr auto kAttempt = 1000ms;  // to connect again
 constexpr auto kBetweenAttempts = 100ms;
 constexpr auto kPatienceIfClosed = 700ms;
 constexpr auto kTlsAttempt = 3000ms;  // the same with a few round trips more
-constexpr auto kTlsPatienceIfClosed = 2000ms;
 constexpr auto kPatienceWithClient = 10s;
 constexpr auto kPatienceWithServer = 30s;  // where many come at once, drivers may have to be loaded first
 constexpr auto kPatienceWithReader = 1s;   // who is to see why they are refused
@@ -72,56 +71,90 @@ void set_limit(const Descriptor& socket, std::chrono::milliseconds limit) {
 
 [[noreturn]] void refused(Refusal refusal) { throw Lost{text_of(refusal), Lost::How::refused}; }
 
-// The client's end of TLS, once the preamble is sent.
-std::unique_ptr<Stream> secured(Descriptor socket, const Address& address, const std::shared_ptr<const Keys>& keys,
-                                Clock::time_point until) {
+void check(const Welcome& welcome) {
+  if (welcome.magic != kMagic) throw Lost{"that is no server of Grus"};
+  if (welcome.refusal != Refusal::none) refused(welcome.refusal);
+  if (welcome.protocol >= kOldestProtocol && welcome.protocol <= kProtocol) return;
+  if (common_protocol(welcome.protocols, {}) != 0) refused(welcome.refusal);
+  throw Lost{text_of_difference(welcome.protocols, {}, "server", "client"), Lost::How::refused};
+}
+
+// A client's end of TLS, unless the server says in plain text that it refuses.
+std::unique_ptr<TlsStream> shake_hands(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys,
+                                       Clock::time_point until) {
   const int number = socket.get();
-  auto stream = std::make_unique<TlsStream>(std::move(socket), keys, address.path);
+  auto stream = std::make_unique<TlsStream>(std::move(socket), std::move(keys), address.path);
   stream->begin_handshake();
   while (!stream->wait({.in = true, .limit = until - Clock::now()}).in && Clock::now() < until) {
   }
   Welcome plain;
   plain.magic = 0;
-  if (recv(number, &plain, sizeof plain, MSG_PEEK | MSG_DONTWAIT) > 0 && plain.magic == kMagic) refused(plain.refusal);
-  stream->finish_handshake(until);
-  if (keys->token()) {
-    send_whole(*stream, *keys->token());
-    if (!receive_whole<Admission>(*stream, until).is_admitted)
-      throw Lost{"its token is another than this client's", Lost::How::refused};
+  if (recv(number, &plain, sizeof plain, MSG_PEEK | MSG_DONTWAIT) > 0 && plain.magic == kMagic) {
+    check(plain);
+    refused(plain.refusal);
   }
+  stream->finish_handshake(until);
   return stream;
 }
 
-// The server's end of it. Who is not let in can still read why.
-std::unique_ptr<Stream> admitted(Descriptor socket, const std::shared_ptr<const Keys>& keys,
-                                 std::chrono::milliseconds patience) {
-  const int number = socket.get();
-  const std::string who = other_side_of(socket);
-  const auto until = Clock::now() + patience;
-  auto stream = std::make_unique<TlsStream>(std::move(socket), keys);
-  try {
-    stream->finish_handshake(until);
-    std::string name = stream->other_side();
-    if (name.empty()) {
-      const bool is_right = receive_whole<Token>(*stream, until) == *keys->token();
-      send_whole(*stream, Admission{is_right});
-      if (!is_right) throw Lost{"a wrong token"};
-      name = "somebody with the token";
-    }
-    log::info("serve", "{} is {}", who, name);
-    return stream;
-  } catch (const Lost& lost) {
-    log::warn("serve", "{} was refused: {}", who, lost.what());
-    shutdown(number, SHUT_WR);
-    const auto patience_end = Clock::now() + kPatienceWithReader;
-    char rest[4096];
-    for (ssize_t size = 1; size != 0 && Clock::now() < patience_end;) {
-      wait_for_socket(number, {.in = true, .limit = patience_end - Clock::now()});
-      size = recv(number, rest, sizeof rest, MSG_DONTWAIT);
-      if (size < 0 && errno != EAGAIN && errno != EINTR) break;
-    }
-    throw;
+void expect_admission(const Admission& admission) {
+  using Answer = Admission::Answer;
+  if (admission.answer == Answer::admitted) return;
+  throw Lost{admission.answer == Answer::revoked ? "this client's certificate was revoked: it needs another one"
+                                                 : "its token is another than this client's",
+             Lost::How::refused};
+}
+
+// Both TLS, one after the other, once the preamble is sent.
+std::unique_ptr<Stream> secured(Descriptor socket, const Address& address, const std::shared_ptr<const Keys>& keys,
+                                Clock::time_point until) {
+  const auto first = shake_hands(std::move(socket), address, keys, until);
+  if (keys->token()) send_whole(*first, *keys->token());
+  expect_admission(receive_whole<Admission>(*first, until));
+  const auto secret = std::make_shared<Keys>(Keys::Side::client, first->secret());
+  return shake_hands(first->release(), address, secret, until);
+}
+
+std::string name_of_client(TlsStream& stream, const Keys& keys, Clock::time_point until) {
+  using Answer = Admission::Answer;
+  stream.finish_handshake(until);
+  std::string name = stream.other_side();
+  const auto refuse = [&](Answer answer, const std::string& why) {
+    send_whole(stream, Admission{answer});
+    throw Lost{why};
+  };
+  if (name.empty()) {
+    if (receive_whole<Token>(stream, until) != *keys.token()) refuse(Answer::wrong_token, "a wrong token");
+    name = "somebody with the token";
+  } else if (keys.has_revoked(name)) {
+    refuse(Answer::revoked, fmt::format("the certificate of {} was revoked", name));
   }
+  return name;
+}
+
+// Unread, what they still send would keep the answer from coming.
+void let_read(int socket) {
+  shutdown(socket, SHUT_WR);
+  const auto until = Clock::now() + kPatienceWithReader;
+  char rest[4096];
+  for (ssize_t size = 1; size != 0 && Clock::now() < until;) {
+    wait_for_socket(socket, {.in = true, .limit = until - Clock::now()});
+    size = recv(socket, rest, sizeof rest, MSG_DONTWAIT);
+    if (size < 0 && errno != EAGAIN && errno != EINTR) break;
+  }
+}
+
+// The server's end of the second TLS, or of none.
+std::unique_ptr<Stream> stream_of(Descriptor socket, std::shared_ptr<const Keys> keys,
+                                  std::chrono::milliseconds patience) {
+  if (!keys) return std::make_unique<SocketStream>(std::move(socket));
+  auto stream = std::make_unique<TlsStream>(std::move(socket), std::move(keys));
+  stream->finish_handshake(Clock::now() + patience);
+  return stream;
+}
+
+std::shared_ptr<const Keys> keys_of(const Ticket& ticket, Security security, Keys::Side side) {
+  return security == Security::tls ? std::make_shared<Keys>(side, ticket.key) : nullptr;
 }
 
 // A server that can be reached and has no such session has ended it.
@@ -173,15 +206,6 @@ bool is_taken(Stream& stream, std::uint64_t received) {
 
 Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
 
-void check(const Welcome& welcome) {
-  if (welcome.magic != kMagic) throw Lost{"that is no server of Grus"};
-  if (welcome.refusal != Refusal::none) refused(welcome.refusal);
-  if (welcome.protocol >= kOldestProtocol && welcome.protocol <= kProtocol) return;
-  throw Lost{fmt::format("it speaks protocols {} to {}, this program {} to {}: update the {}", welcome.oldest,
-                         welcome.newest, kOldestProtocol, kProtocol,
-                         welcome.newest < kOldestProtocol ? "server" : "client")};
-}
-
 Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
   if (!send_whole(socket, Preamble{.security = keys ? Security::tls : Security::plain}))
     throw Lost{"it closed the connection"};
@@ -210,9 +234,14 @@ Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<c
 
 }  // namespace
 
-std::uint16_t common_protocol(const Preamble& preamble) {
-  const std::uint16_t newest = std::min(preamble.newest, kProtocol);
-  return newest >= std::max(preamble.oldest, kOldestProtocol) ? newest : 0;
+std::uint16_t common_protocol(const Protocols& one, const Protocols& other) {
+  const std::uint16_t newest = std::min(one.newest, other.newest);
+  return newest >= std::max(one.oldest, other.oldest) ? newest : 0;
+}
+
+std::string text_of_difference(const Protocols& theirs, const Protocols& ours, const char* they, const char* we) {
+  return fmt::format("the {} speaks protocols {} to {}, the {} {} to {}: update the {}", they, theirs.oldest,
+                     theirs.newest, we, ours.oldest, ours.newest, theirs.newest < ours.oldest ? they : we);
 }
 
 const char* text_of(Refusal refusal) {
@@ -243,10 +272,24 @@ Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<c
   }
 }
 
-void Resumptions::offer(Descriptor socket) {
+Guest admit(Descriptor socket, std::shared_ptr<const Keys> keys, std::chrono::milliseconds patience) {
+  const int number = socket.get();
+  const auto until = Clock::now() + patience;
+  TlsStream stream{std::move(socket), keys};
   try {
-    std::unique_ptr<Stream> stream =
-        keys_ ? admitted(std::move(socket), keys_, kTlsAttempt) : std::make_unique<SocketStream>(std::move(socket));
+    Guest guest{name_of_client(stream, *keys, until), stream.secret()};
+    send_whole(stream, Admission{Admission::Answer::admitted});
+    stream.release();
+    return guest;
+  } catch (const Lost&) {
+    let_read(number);
+    throw;
+  }
+}
+
+void Resumptions::offer(Descriptor socket, std::shared_ptr<const Keys> keys) {
+  try {
+    auto stream = stream_of(std::move(socket), std::move(keys), kTlsAttempt);
     const auto resume = receive_whole<Resume>(*stream, Clock::now() + kAttempt);
     std::uint64_t differs = 0;
     for (std::size_t index = 0; index < key_.size(); ++index) differs |= key_[index] ^ resume.key[index];
@@ -268,14 +311,17 @@ void Resumptions::offer(Descriptor socket) {
 // A client whose system closed the connection has ended, unless it is back at once.
 LastingStream::Connected Resumptions::take(std::uint64_t received, const Lost& why) {
   std::unique_lock lock{mutex_};
-  const auto if_closed = keys_ ? kTlsPatienceIfClosed : kPatienceIfClosed;
-  const auto patience = why.how == Lost::How::closed ? if_closed : std::chrono::milliseconds{grace_};
-  const auto until = Clock::now() + patience;
-  while (changed_.wait_until(lock, until, [&] { return offered_ != nullptr; })) {
-    auto stream = std::move(offered_);
-    if (is_taken(*stream, received)) return {std::move(stream), received_};
+  const auto grace_end = Clock::now() + grace_;
+  const auto until = why.how == Lost::How::closed ? Clock::now() + kPatienceIfClosed : grace_end;
+  for (;;) {
+    if (auto stream = std::move(offered_)) {
+      if (is_taken(*stream, received)) return {std::move(stream), received_};
+      continue;
+    }
+    const auto end = std::max(until, std::min(expected_until_, grace_end));
+    if (Clock::now() >= end) throw Lost{why.what()};
+    changed_.wait_until(lock, end);
   }
-  throw Lost{why.what()};
 }
 
 Ticket new_ticket(std::uint64_t session) {
@@ -285,48 +331,41 @@ Ticket new_ticket(std::uint64_t session) {
   return ticket;
 }
 
-std::unique_ptr<Stream> open_for_pages(Descriptor socket, const Address& address, Security security,
-                                       const Ticket& ticket) {
+std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, const Ticket& ticket) {
   if (!send_whole(socket,
                   Preamble{.purpose = Preamble::Purpose::pages, .security = security, .session = ticket.session}))
     throw Lost{"it closed the connection"};
-  const auto until = Clock::now() + kTlsAttempt;
-  std::unique_ptr<Stream> stream;
-  if (security == Security::tls) {
-    const auto keys = std::make_shared<Keys>(Keys::Side::sender, keys_folder());
-    stream = secured(std::move(socket), address, keys, until);
-  } else {
-    stream = std::make_unique<SocketStream>(std::move(socket));
-  }
+  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::client), kTlsAttempt);
   send_whole(*stream, ticket.key);
-  if (receive_whole<Admission>(*stream, until).is_admitted != 1) throw Lost{"it doesn't take the session's memory"};
+  if (receive_whole<Admission>(*stream, Clock::now() + kTlsAttempt).answer != Admission::Answer::admitted)
+    throw Lost{"it doesn't take the session's memory"};
   return stream;
 }
 
 std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket) {
-  const auto until = Clock::now() + kTlsAttempt;
-  std::unique_ptr<Stream> stream;
-  if (security == Security::tls) {
-    const auto keys = std::make_shared<Keys>(Keys::Side::receiver, keys_folder());
-    auto secure = std::make_unique<TlsStream>(std::move(socket), keys);
-    secure->finish_handshake(until);
-    stream = std::move(secure);
-  } else {
-    stream = std::make_unique<SocketStream>(std::move(socket));
-  }
-  const auto key = receive_whole<decltype(ticket.key)>(*stream, until);
-  const bool is_right = ((key[0] ^ ticket.key[0]) | (key[1] ^ ticket.key[1])) == 0;
-  send_whole(*stream, Admission{is_right});
+  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::server), kTlsAttempt);
+  const auto key = receive_whole<Secret>(*stream, Clock::now() + kTlsAttempt);
+  unsigned differs = 0;  // takes as long for every key
+  for (std::size_t index = 0; index < key.size(); ++index)
+    differs |= static_cast<unsigned>(key[index] ^ ticket.key[index]);
+  const bool is_right = differs == 0;
+  send_whole(*stream, Admission{is_right ? Admission::Answer::admitted : Admission::Answer::wrong_token});
   if (!is_right) throw Lost{"a wrong ticket"};
   return stream;
 }
 
-Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
-                      Resumptions& resumptions) {
+void Resumptions::expect() {
+  const std::lock_guard lock{mutex_};
+  expected_until_ = Clock::now() + kTlsAttempt;
+  changed_.notify_one();
+}
+
+Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const Preamble& preamble, std::size_t arena,
+                      std::uint64_t session, Resumptions& resumptions) {
   Welcome welcome;
-  welcome.protocol = common_protocol(preamble);
+  welcome.protocol = common_protocol(preamble.protocols, {});
   std::shared_ptr<SharedMemory> memory;
-  if (is_unix(socket) && welcome.protocol != 0) {
+  if (is_unix(socket)) {
     memory = SharedMemory::make({kRingsSize, kBulk, arena});
     if (!memory) memory = SharedMemory::make({kRingsSize, kBulk, 0});
   }
@@ -336,11 +375,8 @@ Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t a
     welcome.session = session;
     welcome.grace = static_cast<std::uint32_t>(resumptions.grace_.count());
     resumptions.key_ = welcome.key;
-    std::unique_ptr<Stream> first = resumptions.keys_
-                                        ? admitted(std::move(socket), resumptions.keys_, kPatienceWithClient)
-                                        : std::make_unique<SocketStream>(std::move(socket));
+    auto first = stream_of(std::move(socket), std::move(keys), kPatienceWithClient);
     send_whole(*first, welcome);
-    if (welcome.protocol == 0) throw Lost{"another protocol"};
     auto stream = std::make_unique<LastingStream>(
         std::move(first),
         [&resumptions](std::uint64_t received, const Lost& why) { return resumptions.take(received, why); });

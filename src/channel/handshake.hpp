@@ -15,19 +15,28 @@
 
 namespace grus::channel {
 
-// Changes with what messages mean. A side that also understands an older one says so.
-inline constexpr std::uint16_t kProtocol = 2;
-inline constexpr std::uint16_t kOldestProtocol = 2;
+// Changes with what messages mean. A side also understands the one before, so that servers and clients can be updated
+// one after the other.
+inline constexpr std::uint16_t kProtocol = 1;
+inline constexpr std::uint16_t kOldestProtocol = 1;
+static_assert(kOldestProtocol == 1 || kOldestProtocol < kProtocol);
 inline constexpr std::uint32_t kMagic = 0x53555247;  // "GRUS"
 
-// What follows a preamble. With TLS, all that does is inside it, but for a welcome that refuses.
+// What follows a preamble. With TLS, all that does is inside it, but for a welcome that refuses. There are two, one
+// after the other: in the first the client shows who it is, in the second it has its session, with a secret from the
+// first. So a worker needs none of the server's keys.
 enum class Security : std::uint32_t { plain, tls };
+
+// That a side understands.
+struct Protocols {
+  std::uint16_t newest = kProtocol;
+  std::uint16_t oldest = kOldestProtocol;
+};
 
 struct Preamble {
   enum class Purpose : std::uint32_t { session, resume, status, pages };
   std::uint32_t magic = kMagic;
-  std::uint16_t newest = kProtocol;
-  std::uint16_t oldest = kOldestProtocol;
+  Protocols protocols{};
   Purpose purpose = Purpose::session;
   Security security = Security::plain;
   std::uint64_t session = 0;  // to go on with, or to bring pages to
@@ -38,8 +47,7 @@ enum class Refusal : std::uint32_t { none, stranger, full, ending, wants_tls, ha
 
 struct Welcome {
   std::uint32_t magic = kMagic;
-  std::uint16_t newest = kProtocol;
-  std::uint16_t oldest = kOldestProtocol;
+  Protocols protocols{};
   std::uint32_t protocol = 0;    // the one that both use; 0: there is none
   std::uint32_t has_memory = 0;  // shared, whose descriptor comes along with those that wake
   SharedSizes memory{};
@@ -51,15 +59,16 @@ struct Welcome {
 static_assert(sizeof(Welcome) == 72);
 const char* text_of(Refusal refusal);
 
-// What a worker shows that brings pages to the session of another server.
+// What a worker shows that brings pages to the session of another server. With TLS it is what both know.
 struct Ticket {
   std::uint64_t session = 0;
-  std::array<std::uint64_t, 2> key{};
+  Secret key{};
 };
 
-// The answer to a ticket, or to a token, which is what clients without a certificate begin with.
+// What ends the first TLS, where clients without a certificate begin with a token; and the answer to a ticket.
 struct Admission {
-  std::uint64_t is_admitted = 0;
+  enum class Answer : std::uint64_t { wrong_token, admitted, revoked };
+  Answer answer = Answer::wrong_token;
 };
 
 // What follows a preamble that is to go on with a session, and its answer. A client that got the answer says so: who
@@ -77,7 +86,9 @@ struct GoesOn {
 };
 
 // The newest protocol that both sides understand; 0 if there is none.
-std::uint16_t common_protocol(const Preamble& preamble);
+std::uint16_t common_protocol(const Protocols& one, const Protocols& other);
+// Which side is to be updated if there is none, as this one sees it.
+std::string text_of_difference(const Protocols& theirs, const Protocols& ours, const char* they, const char* we);
 
 // A channel that messages can go through.
 struct Opened {
@@ -88,36 +99,44 @@ struct Opened {
 // The client's end; with keys it wants TLS. Throws Lost.
 Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys);
 
-// The server's end. Over a network a session goes on with another connection, if one is offered.
+// The server's end of the first TLS: who the client is, and the secret for the second. Throws Lost with why it is not
+// let in, once it could read that, too.
+struct Guest {
+  std::string name;
+  Secret secret{};
+};
+Guest admit(Descriptor socket, std::shared_ptr<const Keys> keys, std::chrono::milliseconds patience);
+
+// The server's end of what follows, with the keys of a guest's secret, or none without TLS. Over a network a session
+// goes on with another connection, if one is offered.
 class Resumptions {
  public:
-  // With keys, only over TLS.
-  Resumptions(std::chrono::seconds grace, std::shared_ptr<const Keys> keys) : grace_{grace}, keys_{std::move(keys)} {}
+  explicit Resumptions(std::chrono::seconds grace) : grace_{grace} {}
   // A socket of somebody who says that the session is theirs. On a thread of its own: it may wait for the next offer.
-  void offer(Descriptor socket);
+  void offer(Descriptor socket, std::shared_ptr<const Keys> keys);
+  // Somebody says so, and isn't let in yet.
+  void expect();
 
  private:
-  friend Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
-                               Resumptions& resumptions);
+  friend Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const Preamble& preamble,
+                               std::size_t arena, std::uint64_t session, Resumptions& resumptions);
   LastingStream::Connected take(std::uint64_t received, const Lost& why);
 
   const std::chrono::seconds grace_;
-  const std::shared_ptr<const Keys> keys_;
   std::array<std::uint64_t, 2> key_{};
   LastingStream* stream_ = nullptr;
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::unique_ptr<Stream> offered_;
+  std::chrono::steady_clock::time_point expected_until_{};
   std::uint64_t received_ = 0;  // by who offered it
 };
-Opened welcome_client(Descriptor socket, const Preamble& preamble, std::size_t arena, std::uint64_t session,
-                      Resumptions& resumptions);
+Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const Preamble& preamble, std::size_t arena,
+                      std::uint64_t session, Resumptions& resumptions);
 
-// Between the workers of two servers. With TLS the one that comes knows who it came to, and is known by its ticket
-// alone. They throw Lost.
+// Between the workers of two servers, which know each other by the ticket alone. They throw Lost.
 Ticket new_ticket(std::uint64_t session);
-std::unique_ptr<Stream> open_for_pages(Descriptor socket, const Address& address, Security security,
-                                       const Ticket& ticket);
+std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, const Ticket& ticket);
 std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket);
 
 }  // namespace grus::channel

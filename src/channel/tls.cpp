@@ -71,11 +71,11 @@ int TlsStream::read_socket(BIO* bio, char* to, std::size_t size, std::size_t* re
   openssl().BIO_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
   if (self.first_ != self.last_) {
     *received = std::min(size, self.last_ - self.first_);
-    std::memcpy(to, self.ahead_.data() + self.first_, *received);
+    std::memcpy(to, self.ahead_.get() + self.first_, *received);
     self.first_ += *received;
     return 1;
   }
-  iovec parts[2] = {{to, size}, {self.ahead_.data(), self.ahead_.size()}};
+  iovec parts[2] = {{to, size}, {self.ahead_.get(), kAhead}};
   msghdr message{};
   message.msg_iov = parts;
   message.msg_iovlen = 2;
@@ -110,7 +110,10 @@ int TlsStream::write_socket(BIO* bio, const char* from, std::size_t size, std::s
 }
 
 TlsStream::TlsStream(Descriptor socket, std::shared_ptr<const Keys> keys, const std::string& server)
-    : keys_{std::move(keys)}, socket_{std::move(socket)}, ahead_(kAhead), record_(kLargestRecord) {
+    : keys_{std::move(keys)},
+      socket_{std::move(socket)},
+      ahead_{std::make_unique_for_overwrite<std::byte[]>(kAhead)},
+      record_(kLargestRecord) {
   set_up_socket(socket_.get());
   const OpenSsl& lib = openssl();
   ssl_ = lib.SSL_new(keys_->context());
@@ -119,7 +122,7 @@ TlsStream::TlsStream(Descriptor socket, std::shared_ptr<const Keys> keys, const 
   lib.BIO_set_data(bio, this);
   lib.BIO_set_init(bio, 1);
   lib.SSL_set_bio(ssl_, bio, bio);
-  if (keys_->is_accepting()) {
+  if (keys_->side() == Keys::Side::server) {
     lib.SSL_set_accept_state(ssl_);
     return;
   }
@@ -166,7 +169,7 @@ void TlsStream::finish_handshake(Clock::time_point until) {
       const std::lock_guard lock{mutex_};
       openssl().ERR_clear_error();
       const int code = openssl().SSL_do_handshake(ssl_);
-      if (code == 1) return;
+      if (code == 1) break;
       if (!must_wait(code, Direction::in) || lost_) fail();
       wish.out = receiving_needs_room_;
       wish.in = !receiving_needs_room_;
@@ -175,6 +178,7 @@ void TlsStream::finish_handshake(Clock::time_point until) {
     if (wish.limit->count() <= 0) throw Lost{"it doesn't answer as TLS wants it, in time"};
     wait(wish);
   }
+  if (keys_->secret() && openssl().SSL_session_reused(ssl_) != 1) throw Lost{"it doesn't know the connection's secret"};
 }
 
 std::string TlsStream::other_side() const {
@@ -183,7 +187,23 @@ std::string TlsStream::other_side() const {
   if (!certificate) return {};
   char name[256] = "somebody";
   openssl().X509_NAME_get_text_by_NID(openssl().X509_get_subject_name(certificate), NID_commonName, name, sizeof name);
-  return name;
+  return *name ? name : "somebody";
+}
+
+Secret TlsStream::secret() const {
+  constexpr std::string_view kLabel = "EXPORTER-grus-connection";
+  const std::lock_guard lock{mutex_};
+  Secret secret{};
+  if (openssl().SSL_export_keying_material(ssl_, secret.data(), secret.size(), kLabel.data(), kLabel.size(), nullptr, 0,
+                                           0) != 1)
+    throw Lost{fmt::format("TLS: {}", openssl_error())};
+  return secret;
+}
+
+Descriptor TlsStream::release() {
+  const std::lock_guard lock{mutex_};
+  if (has_data()) throw Lost{"it says more than it was asked for"};
+  return std::move(socket_);
 }
 
 bool TlsStream::has_data() const { return first_ != last_ || openssl().SSL_pending(ssl_) > 0; }

@@ -29,6 +29,10 @@ class TlsStream final : public Stream {
   void finish_handshake(Clock::time_point until);
   // The name in the other side's certificate; empty if it has none.
   std::string other_side() const;
+  // What only the two sides can know.
+  Secret secret() const;
+  // Ends TLS and gives the socket back, for something else to be said there. Throws Lost if that has begun already.
+  Descriptor release();
 
   void send_some(std::span<iovec>& parts) override;
   std::size_t receive_some(void* to, std::size_t size) override;
@@ -60,7 +64,7 @@ class TlsStream final : public Stream {
   Descriptor socket_;
   mutable std::mutex mutex_;  // guards what follows; never held while waiting
   ssl_st* ssl_ = nullptr;
-  std::vector<std::byte> ahead_;  // from the socket, not taken by OpenSSL yet: first_ to last_
+  const std::unique_ptr<std::byte[]> ahead_;  // from the socket, not taken by OpenSSL yet: first_ to last_
   std::size_t first_ = 0;
   std::size_t last_ = 0;
   std::vector<std::byte> record_;  // what is being sent, of which OpenSSL wants to see the same again

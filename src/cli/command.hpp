@@ -32,6 +32,7 @@ Subcommand add_why(CLI::App& grus);
 Subcommand add_profile(CLI::App& grus);
 Subcommand add_keys(CLI::App& grus);
 Subcommand add_worker(CLI::App& grus);
+Subcommand add_door(CLI::App& grus);
 Subcommand add_enable(CLI::App& grus);
 Subcommand add_disable(CLI::App& grus);
 

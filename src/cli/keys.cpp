@@ -1,3 +1,5 @@
+#include "channel/keys.hpp"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,10 +26,11 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   grus keys ~/.config/grus/keys --host gpu.example.org --host 192.0.2.7
   grus keys ~/.config/grus/keys --client laptop     for one more client, from the same authority
+  grus keys ~/.config/grus/keys --revoke laptop     and not any more
   grus serve --listen tcp:0.0.0.0:7070              at the server
   grus run --gpu tcp:gpu.example.org:7070 -- clinfo -l
 
-Exit status: 0 made, 1 they can't be made or are there already, 2 wrong usage.)";
+Exit status: 0 done, 1 they can't be made or are there already, 2 wrong usage.)";
 
 constexpr int kUsualDays = 825;
 constexpr int kMostDays = 3650;
@@ -36,6 +39,7 @@ struct Options {
   std::string folder;
   std::vector<std::string> hosts;
   std::string client;
+  std::string revoked;
   int days = kUsualDays;
   bool token = false;
   bool force = false;
@@ -89,8 +93,31 @@ std::string contents(const fs::path& file) {
   return {std::istreambuf_iterator<char>{stream}, {}};
 }
 
+bool is_revoked(const std::string& name, const fs::path& folder) {
+  const auto names = channel::revoked_in(folder);
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+int revoke(const Options& options) {
+  const fs::path folder = options.folder;
+  contents(folder / "ca.crt");  // or it isn't what was meant
+  const fs::path file = folder / channel::kRevoked;
+  if (!is_revoked(options.revoked, folder)) {
+    std::ofstream stream{file, std::ios::app};
+    stream << '\n' << options.revoked << std::endl;
+    if (!stream) throw Problem{fmt::format("{}: {}", file.string(), std::strerror(errno))};
+  }
+  fmt::print(
+      "{} is revoked in {}: copy that to the server's keys, unless these are they\n"
+      "From then on it isn't let in; SIGHUP makes the server end sessions that it still has\n",
+      options.revoked, file.string());
+  return kDone;
+}
+
 int add_client(const Options& options) {
   const fs::path folder = options.folder;
+  if (is_revoked(options.client, folder))
+    throw Problem{fmt::format("{} was revoked: give the new one another name", options.client)};
   const Identity authority{contents(folder / "ca.crt"), contents(folder / "ca.key")};
   const Identity client = Authority{authority}.make_client(options.client, options.days);
   const fs::path its = folder / options.client;
@@ -133,15 +160,21 @@ int keys(const Options& options) {
   const auto is_plain = [](unsigned char letter) {
     return std::isalnum(letter) != 0 || letter == '-' || letter == '_';
   };
-  if (!std::all_of(options.client.begin(), options.client.end(), is_plain) || options.client.size() > 64)
-    throw Problem{fmt::format("--client {}: letters, digits, - and _ make a name", options.client), kUsage};
-  if (options.client.empty() == options.hosts.empty())
-    throw Problem{"which hosts is the server called by? --host NAME; or --client NAME, for one more client", kUsage};
-  if (!options.client.empty() && options.token)
+  for (const auto& name : {options.client, options.revoked}) {
+    if (!std::all_of(name.begin(), name.end(), is_plain) || name.size() > 64)
+      throw Problem{fmt::format("{}: letters, digits, - and _ make a client's name", name), kUsage};
+  }
+  if (!options.client.empty() + !options.hosts.empty() + !options.revoked.empty() != 1) {
+    throw Problem{
+        "which hosts is the server called by? --host NAME; or --client NAME, for one more client; or --revoke NAME",
+        kUsage};
+  }
+  if (options.hosts.empty() && options.token)
     throw Problem{"--token goes with --host: all clients without a certificate share it", kUsage};
   try {
+    if (!options.revoked.empty()) return revoke(options);
     return options.client.empty() ? make_all(options) : add_client(options);
-  } catch (const channel::Lost& lost) {  // no OpenSSL
+  } catch (const channel::Lost& lost) {  // no OpenSSL, or a file that can't be read
     throw Problem{lost.what()};
   }
 }
@@ -157,6 +190,8 @@ Subcommand add_keys(CLI::App& grus) {
   app->add_option("--host", options->hosts, "A name or an address by which clients call the server; again for more")
       ->type_name("HOST");
   app->add_option("--client", options->client, "A certificate for one more client, in a folder of this name")
+      ->type_name("NAME");
+  app->add_option("--revoke", options->revoked, "Don't let this client in any more; the first one is called client")
       ->type_name("NAME");
   app->add_option("--days", options->days, fmt::format("How long certificates are valid; else {}", kUsualDays))
       ->check(CLI::Range(0, kMostDays))

@@ -54,7 +54,8 @@ int run(const std::vector<std::string>& arguments) {
                                                add_bench(grus),
                                                add_enable(grus),
                                                add_disable(grus),
-                                               add_worker(grus)};
+                                               add_worker(grus),
+                                               add_door(grus)};
   try {
     std::reverse(before_dashes.begin(), before_dashes.end());  // as CLI11 wants it
     grus.parse(std::move(before_dashes));

@@ -65,6 +65,7 @@ json sessions_of(const channel::Address& address, double interval) {
 }
 
 std::string client_text(const json& peer) {
+  if (peer.contains("name")) return fmt::format("{} at {}", peer.value("name", ""), peer.value("address", ""));
   if (peer.contains("address")) return peer.value("address", "");
   const auto user = peer.value("user", uid_t{0});
   const passwd* const entry = getpwuid(user);

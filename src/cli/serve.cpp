@@ -11,6 +11,7 @@
 #include "cli/installation.hpp"
 #include "cli/problem.hpp"
 #include "cli/serve_settings.hpp"
+#include "server/door.hpp"
 #include "server/sandbox.hpp"
 #include "server/worker.hpp"
 
@@ -28,7 +29,7 @@ constexpr const char* kExamples = R"(Examples:
   grus run --gpu unix:/run/user/1000/grus/serve.sock -- clinfo -l
 
 Over TCP, clients from other hosts show a certificate or a token, inside TLS. On loopback it is plain unless
---tls, --keys or GRUS_KEYS is given.
+--tls, --keys or GRUS_KEYS is given. SIGHUP ends sessions of clients that `grus keys --revoke` named.
 
 Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen there, 2 wrong usage or settings.)";
 
@@ -85,10 +86,15 @@ std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings
   return places;
 }
 
-// What becomes a worker.
-std::vector<std::string> worker_command(const ServeSettings& settings) {
-  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe"), "worker"};
+// What becomes a process of the server's.
+std::vector<std::string> command_for(const char* what, const ServeSettings& settings) {
+  std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe"), what};
   if (!settings.sandbox) command.emplace_back("--no-sandbox");
+  return command;
+}
+
+std::vector<std::string> worker_command(const ServeSettings& settings) {
+  std::vector<std::string> command = command_for("worker", settings);
   if (settings.memory.bytes != 0) command.push_back(fmt::format("--memory={}", settings.memory.bytes));
   for (const auto& text : settings.devices) command.push_back("--device=" + text);
   return command;
@@ -102,7 +108,7 @@ int serve(const CLI::App& app, Options& options) {
     return kDone;
   }
   server::ServeOptions how;
-  // Workers read them, too.
+  // The door reads them.
   if (!settings.keys.empty()) setenv("GRUS_KEYS", std::filesystem::absolute(settings.keys).c_str(), /*overwrite=*/1);
   how.listen = places_of(settings);
   how.grace = std::chrono::seconds{settings.grace};
@@ -114,6 +120,7 @@ int serve(const CLI::App& app, Options& options) {
   require_sandbox(settings);
   setenv("GRUS_VENDORS", choose_vendors(settings.vendors, find_installation()).c_str(), /*overwrite=*/1);
   how.worker = worker_command(settings);
+  how.door = command_for("door", settings);
   try {
     return server::serve(how);
   } catch (const std::runtime_error& error) {
@@ -135,7 +142,17 @@ Subcommand add_serve(CLI::App& grus) {
   return {app, [app, options] { return serve(*app, *options); }};
 }
 
-// What `grus serve` becomes for each session; nobody else calls it.
+// What `grus serve` becomes to let clients in; nobody else calls it.
+Subcommand add_door(CLI::App& grus) {
+  auto control = std::make_shared<int>(-1);
+  auto confined = std::make_shared<bool>(true);
+  CLI::App* app = grus.add_subcommand("door", "")->group("");
+  app->add_option("control", *control)->required();
+  app->add_flag("!--no-sandbox", *confined);
+  return {app, [=] { return server::run_door(*control, *confined ? server::Confined::yes : server::Confined::no); }};
+}
+
+// The same for each session.
 Subcommand add_worker(CLI::App& grus) {
   auto control = std::make_shared<int>(-1);
   auto options = std::make_shared<server::WorkerOptions>();

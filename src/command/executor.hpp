@@ -112,7 +112,7 @@ struct PageTicket {
   std::string address;
   bool is_secure = false;
   std::uint64_t session = 0;
-  std::array<std::uint64_t, 2> key{};
+  std::array<std::uint8_t, 32> key{};
 };
 
 // A part of a buffer, of which what has changed since it was sent goes there. How it is compared is said in figures of

@@ -48,8 +48,8 @@ void Watch::run() {
     if (all.empty()) {
       if (!changed_.wait_for(lock, kLinger, has_news)) break;
     } else {
-      const auto newest = std::max_element(
-          all.begin(), all.end(), [](const auto& one, const auto& other) { return one.since < other.since; });
+      const auto newest = std::max_element(all.begin(), all.end(),
+                                           [](const auto& one, const auto& other) { return one.since < other.since; });
       const std::chrono::nanoseconds pause = (Clock::now() - newest->since) / kPart;
       changed_.wait_for(lock, std::clamp(pause, kOften, kSeldom), has_news);
     }

@@ -1,4 +1,5 @@
-// What a worker is told with a client's socket and, with the first one, the page to count in; and what it asks.
+// What a worker is told with a client's socket and, with the first one, the page to count in; without a socket, that
+// its client seems to come back. And what it asks.
 #pragma once
 
 #include "channel/handshake.hpp"
@@ -10,6 +11,7 @@ struct Handover {
   std::uint64_t session = 0;
   std::uint64_t grace = 0;          // seconds
   std::uint64_t is_connection = 0;  // the socket goes to where the worker asked; there is none if nobody is there
+  channel::Secret secret{};         // with TLS
 };
 
 // Workers may only make sockets of their own host's.

@@ -16,6 +16,7 @@ std::string Peer::text() const {
 }
 
 nlohmann::ordered_json Peer::json() const {
+  if (!user && !name.empty()) return {{"address", address}, {"name", name}};
   if (!user) return {{"address", address}};
   return {{"user", *user}, {"pid", process}, {"program", program}};
 }

@@ -16,6 +16,7 @@ struct Peer {
   pid_t process = 0;
   std::string program;
   std::string address;  // elsewhere
+  std::string name;     // with TLS, by its certificate
 
   std::string text() const;  // for people
   nlohmann::ordered_json json() const;

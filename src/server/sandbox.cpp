@@ -1,11 +1,14 @@
 #include "server/sandbox.hpp"
 
+#include <fcntl.h>
+#include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +19,7 @@
 #include <stdexcept>
 
 #include "base/log.hpp"
+#include "channel/descriptor.hpp"
 
 namespace grus::server {
 namespace {
@@ -64,6 +68,21 @@ void expect(int code) {
   if (code != 0) throw std::runtime_error{fmt::format("the sandbox can't be made: {}", std::strerror(-code))};
 }
 
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kReading = LANDLOCK_ACCESS_FS_READ_FILE;
+constexpr std::uint64_t kRenaming = LANDLOCK_ACCESS_FS_REFER;  // from folder to folder, as caches do it
+
+void allow_reading(const channel::Descriptor& rules, const fs::directory_entry& what) {
+  std::error_code error;
+  if (what.is_symlink(error)) return;  // it counts what it leads to
+  const channel::Descriptor there{open(what.path().c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+  landlock_path_beneath_attr rule{};
+  rule.allowed_access = what.is_directory(error) ? kReading | kRenaming : kReading;
+  rule.parent_fd = there.get();
+  syscall(SYS_landlock_add_rule, rules.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+}
+
 }  // namespace
 
 std::string why_no_sandbox() {
@@ -94,6 +113,26 @@ void enter_sandbox() {
   // Its flags are where no filter can look; without it, the C library uses the older call.
   expect(seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0));
   expect(seccomp_load(filter.get()));  // with no new privileges
+}
+
+// Rules can only allow: all that doesn't lead there.
+void hide(const fs::path& folder) {
+  std::error_code error;
+  const fs::path hidden = fs::canonical(folder, error);
+  const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
+  if (error || version < 2) return;
+  landlock_ruleset_attr about{};
+  about.handled_access_fs = kReading | kRenaming;
+  const channel::Descriptor rules{static_cast<int>(syscall(SYS_landlock_create_ruleset, &about, sizeof about, 0))};
+  fs::path at = hidden.root_path();
+  for (const fs::path& next : hidden.relative_path()) {
+    for (const auto& beside : fs::directory_iterator{at, error}) {
+      if (beside.path().filename() != next) allow_reading(rules, beside);
+    }
+    at /= next;
+  }
+  if (syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0)
+    throw std::runtime_error{fmt::format("{} can't be hidden: {}", folder.string(), std::strerror(errno))};
 }
 
 void limit_files() {

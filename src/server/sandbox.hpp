@@ -3,6 +3,7 @@
 // still can do what they need: open device files, write into their cache, run a linker.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace grus::server {
@@ -12,6 +13,10 @@ std::string why_no_sandbox();
 
 // For this process, and for all that it starts. To be called while there is one thread. Throws std::runtime_error.
 void enter_sandbox();
+// From here on no file in there can be read, nor the memory of a process that can: where the kernel has Landlock, of
+// version 2. What others put beside the folder, or beside one that it is in, can't be read, either. After
+// enter_sandbox().
+void hide(const std::filesystem::path& folder);
 // From here on no file can become large. Not before shared memory is made, whose file is as large as it may ever
 // become.
 void limit_files();

@@ -1,6 +1,5 @@
 #include "server/serve.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -24,7 +23,9 @@
 #include "channel/pass.hpp"
 #include "channel/status.hpp"
 #include "server/audit.hpp"
+#include "server/child.hpp"
 #include "server/counters.hpp"
+#include "server/door.hpp"
 #include "server/handover.hpp"
 #include "server/peer.hpp"
 
@@ -33,16 +34,15 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr int kControl = 3;  // the worker's end of the socket
-
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kPatience{10};      // with who connects and says nothing
+constexpr std::chrono::seconds kPatience{10};      // with who connects and isn't let in yet
 constexpr std::chrono::seconds kPatienceAtEnd{5};  // with workers that were told to end
 constexpr std::chrono::seconds kPatienceWithPeers{2};
 constexpr std::size_t kMostGreeting = 256;
+constexpr int kMostRefusals = 20;  // that are noted in a second: whoever comes again and again fills no disk
 constexpr rlim_t kManyFiles = 16384;
 
-// Who has connected and has not said yet what for, or has not taken yet what was answered.
+// Who has connected and has not said yet what for, is at the door, or has not taken yet what was answered.
 struct Greeting {
   channel::Descriptor socket;
   Peer peer;
@@ -52,6 +52,8 @@ struct Greeting {
   std::size_t received = 0;
   std::string answer{};
   bool is_refused = false;
+  std::uint64_t at_door = 0;  // the number by which it is known there
+  std::optional<channel::Secret> secret{};
 };
 
 // As systemd wants it of services with Type=notify.
@@ -69,19 +71,19 @@ void tell_systemd(const char* state) {
 }
 
 struct Worker {
-  pid_t process = 0;
-  channel::Descriptor control;
+  Child child;
   SharedCounters counters;
   std::uint64_t session = 0;  // 0: it waits for a client
   Peer peer{};
   Clock::time_point since{};
   pid_t connecting = 0;  // the process that does so for it; 0: none
+  std::string why{};     // the server ended it
 
   json facts() const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
     json all = {{"session", fmt::format("{:016x}", session)},
                 {"peer", peer.json()},
-                {"worker", process},
+                {"worker", child.process},
                 {"seconds", static_cast<double>(age.count()) / 1000}};
     all.update(to_json(*counters));
     return all;
@@ -106,13 +108,16 @@ class Server {
     }
     sigset_t handled;
     sigemptyset(&handled);
-    for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&handled, signal);
+    for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
     sigprocmask(SIG_BLOCK, &handled, &before_);
     signals_ = channel::Descriptor{signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)};
   }
 
   int run() {
     start_worker();
+    if (std::any_of(options_.listen.begin(), options_.listen.end(),
+                    [](const auto& place) { return place.security == channel::Security::tls; }))
+      door_ = start_child(options_.door, before_);
     json addresses = json::array();
     for (std::size_t index = 0; index < listening_.size(); ++index) {
       addresses.push_back(channel::bound_at(listening_[index], options_.listen[index].address).text());
@@ -125,15 +130,19 @@ class Server {
       std::vector<pollfd> ready;
       ready.push_back({signals_.get(), POLLIN, 0});
       for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
-      for (const auto& greeting : greetings_)
-        ready.push_back({greeting.socket.get(), static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT), 0});
-      for (const auto& worker : workers_) ready.push_back({worker.control.get(), POLLIN, 0});
+      ready.push_back({door_ ? door_->control.get() : -1, POLLIN, 0});
+      for (const auto& greeting : greetings_) {
+        const auto events = static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT);
+        ready.push_back({greeting.at_door != 0 ? -1 : greeting.socket.get(), events, 0});
+      }
+      for (const auto& worker : workers_) ready.push_back({worker.child.control.get(), POLLIN, 0});
       if (poll(ready.data(), ready.size(), patience()) < 0) continue;
       for (std::size_t index = 0; index < workers_.size(); ++index) {
         if (ready[ready.size() - workers_.size() + index].revents & POLLIN) connect_for(workers_[index]);
       }
+      if (ready[listening_.size() + 1].revents) hear_door();
       if (ready[0].revents) handle_signals();
-      std::erase_if(greetings_, [](Greeting& greeting) { return greeting.until < Clock::now(); });
+      while (!greetings_.empty() && greetings_.front().until < Clock::now()) give_up_first();
       for (std::size_t index = 0; index < listening_.size(); ++index) {
         if (ready[index + 1].revents) accept(listening_[index], options_.listen[index].security);
       }
@@ -175,8 +184,9 @@ class Server {
     }
     listening_.clear();
     greetings_.clear();
+    door_.reset();
     for (const int signal : {SIGTERM, SIGKILL}) {
-      for (const Worker& worker : workers_) kill(worker.process, signal);
+      for (const Worker& worker : workers_) kill(worker.child.process, signal);
       const auto until = Clock::now() + kPatienceAtEnd;
       for (pollfd ready{signals_.get(), POLLIN, 0}; !workers_.empty() && Clock::now() < until;) {
         poll(&ready, 1, 100);
@@ -187,35 +197,10 @@ class Server {
   }
 
   void start_worker() {
-    int ends[2];
     auto counters = SharedCounters::make();
-    if (!counters || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-      log::error("serve", "a worker can't be started: {}", std::strerror(errno));
-      return;
-    }
-    channel::Descriptor mine{ends[0]};
-    const channel::Descriptor workers{ends[1]};
-    std::vector<char*> command;
-    for (const auto& word : options_.worker) command.push_back(const_cast<char*>(word.c_str()));
-    std::string control = std::to_string(kControl);
-    command.push_back(control.data());
-    command.push_back(nullptr);
-    const pid_t child = fork();
-    if (child == 0) {
-      sigprocmask(SIG_SETMASK, &before_, nullptr);
-      if (workers.get() == kControl) {
-        fcntl(kControl, F_SETFD, 0);
-      } else {
-        dup2(workers.get(), kControl);
-      }
-      execv(command[0], command.data());
-      _exit(127);
-    }
-    if (child < 0) {
-      log::error("serve", "a worker can't be started: {}", std::strerror(errno));
-      return;
-    }
-    workers_.push_back({child, std::move(mine), std::move(counters)});
+    if (!counters) return log::error("serve", "a worker can't be started: {}", std::strerror(errno));
+    if (auto child = start_child(options_.worker, before_))
+      workers_.push_back({std::move(*child), std::move(counters)});
   }
 
   bool admits(const Peer& peer) const {
@@ -229,9 +214,17 @@ class Server {
     if (client.get() < 0) return;
     Greeting greeting{std::move(client), {}, security, Clock::now() + kPatience};
     greeting.peer = peer_of(greeting.socket);
-    if (greetings_.size() >= kMostGreeting) return refuse(greeting, channel::Refusal::full);
+    if (greetings_.size() >= kMostGreeting) give_up_first();
     if (!admits(greeting.peer)) refuse(greeting, channel::Refusal::stranger);
     greetings_.push_back(std::move(greeting));
+  }
+
+  // Whoever means well is let in soon; who has been here longest makes room for others.
+  void give_up_first() {
+    const Greeting& first = greetings_.front();
+    if (!first.is_refused) note_refusal(first.peer, "it was not let in in time");
+    shutdown(first.socket.get(), SHUT_RDWR);  // the door has it, too
+    greetings_.erase(greetings_.begin());
   }
 
   // What they still send is taken first: unread, it would keep the answer from coming.
@@ -242,21 +235,31 @@ class Server {
     greeting.is_refused = true;
   }
 
-  void refuse(Greeting& greeting, channel::Refusal why) const {
+  void note_refusal(const Peer& peer, std::string_view why) {
+    if (Clock::now() > refusals_since_ + std::chrono::seconds{1}) {
+      if (refusals_ > kMostRefusals) audit_.note("refuse", {{"more", refusals_ - kMostRefusals}});
+      refusals_since_ = Clock::now();
+      refusals_ = 0;
+    }
+    if (++refusals_ > kMostRefusals) return;
+    log::warn("serve", "{} was refused: {}", peer.text(), why);
+    audit_.note("refuse", {{"peer", peer.json()}, {"why", why}});
+  }
+
+  void refuse(Greeting& greeting, channel::Refusal why) {
     channel::Welcome answer;
     answer.refusal = why;
     say_and_leave(greeting, answer);
-    constexpr const char* kWhy[] = {"no worker could be started", "not admitted",
-                                    "too many sessions",          "the server is about to end",
-                                    "it doesn't use TLS",         "it uses TLS, which only --keys or --tls offers here",
-                                    "it has no session any more"};
-    const char* const text = kWhy[static_cast<std::size_t>(why)];
-    log::warn("serve", "{} was refused: {}", greeting.peer.text(), text);
-    audit_.note("refuse", {{"peer", greeting.peer.json()}, {"why", text}});
+    constexpr const char* kWhy[] = {
+        "no process could be started", "not admitted",       "too many sessions",
+        "the server is about to end",  "it doesn't use TLS", "it uses TLS, which only --keys or --tls offers here",
+        "it has no session any more"};
+    note_refusal(greeting.peer, kWhy[static_cast<std::size_t>(why)]);
   }
 
   void greet() {
     for (Greeting& greeting : greetings_) {
+      if (greeting.at_door != 0) continue;
       if (!greeting.answer.empty()) {
         send_answer(greeting);
         continue;
@@ -267,6 +270,10 @@ class Server {
         if (size == 0 || (size < 0 && errno != EAGAIN && errno != EINTR)) greeting.socket.reset();
         continue;
       }
+      if (greeting.secret) {
+        go_on(greeting);
+        continue;
+      }
       auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
       const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
                                     sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
@@ -274,9 +281,51 @@ class Server {
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
       if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
       if (received > 0 && greeting.preamble.magic == channel::kMagic) serve_purpose(greeting);
-      if (greeting.answer.empty() && !greeting.is_refused) greeting.socket.reset();
+      if (!is_awaited(greeting)) greeting.socket.reset();
     }
     std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
+  }
+
+  // Who was let in begins the second TLS then; before, it would take an answer for a part of the first.
+  void go_on(Greeting& greeting) {
+    char first = 0;
+    const ssize_t received = recv(greeting.socket.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (received > 0) serve_purpose(greeting);
+    if (!is_awaited(greeting)) greeting.socket.reset();
+  }
+
+  static bool is_awaited(const Greeting& greeting) {
+    return !greeting.answer.empty() || greeting.is_refused || greeting.at_door != 0;
+  }
+
+  void ask_door(Greeting& greeting) {
+    if (!door_) door_ = start_child(options_.door, before_);
+    const int client = greeting.socket.get();
+    if (door_ && channel::pass(door_->control.get(), DoorRequest{++asked_}, {&client, 1})) {
+      greeting.at_door = asked_;
+    } else {
+      refuse(greeting, channel::Refusal::none);
+    }
+  }
+
+  void hear_door() {
+    DoorAnswer answer;
+    while (recv(door_->control.get(), &answer, sizeof answer, MSG_DONTWAIT) == sizeof answer) {
+      const auto greeting = std::find_if(greetings_.begin(), greetings_.end(),
+                                         [&](const Greeting& one) { return one.at_door == answer.number; });
+      if (greeting == greetings_.end()) continue;
+      answer.text.back() = '\0';
+      greeting->at_door = 0;
+      if (answer.is_admitted != 0) {
+        greeting->peer.name = answer.text.data();
+        std::erase_if(greeting->peer.name, [](char c) { return static_cast<unsigned char>(c) < ' '; });
+        greeting->secret = answer.secret;
+      } else {
+        note_refusal(greeting->peer, answer.text.data());
+        greetings_.erase(greeting);
+      }
+    }
   }
 
   void serve_purpose(Greeting& greeting) {
@@ -284,9 +333,19 @@ class Server {
     if (greeting.preamble.security != greeting.security) {
       refuse(greeting,
              greeting.security == channel::Security::tls ? channel::Refusal::wants_tls : channel::Refusal::has_no_tls);
+    } else if (channel::common_protocol(greeting.preamble.protocols, {}) == 0) {
+      say_and_leave(greeting, channel::Welcome{});
+      note_refusal(greeting.peer, channel::text_of_difference(greeting.preamble.protocols, {}, "client", "server"));
     } else if (greeting.preamble.purpose == Purpose::status) {
       greeting.answer = channel::status_answer(status_for(greeting.peer));
-    } else if (greeting.preamble.purpose == Purpose::resume || greeting.preamble.purpose == Purpose::pages) {
+    } else if (greeting.preamble.purpose == Purpose::pages) {
+      bring_pages(greeting);
+    } else if (greeting.preamble.purpose == Purpose::resume && !worker_to_resume(greeting)) {
+      refuse_to_resume(greeting);
+    } else if (greeting.security == channel::Security::tls && !greeting.secret) {
+      if (const Worker* const worker = worker_to_resume(greeting)) hand_over(greeting, *worker, {});
+      ask_door(greeting);
+    } else if (greeting.preamble.purpose == Purpose::resume) {
       resume_session(greeting);
     } else if (ending_) {
       refuse(greeting, channel::Refusal::ending);
@@ -324,7 +383,8 @@ class Server {
   // In a process of its own, one at a time: whoever is to answer may take long.
   void connect_for(Worker& worker) {
     Connect wanted{};
-    if (recv(worker.control.get(), &wanted, sizeof wanted, MSG_DONTWAIT) != static_cast<ssize_t>(sizeof wanted)) return;
+    if (recv(worker.child.control.get(), &wanted, sizeof wanted, MSG_DONTWAIT) != static_cast<ssize_t>(sizeof wanted))
+      return;
     const std::string address{wanted.address, strnlen(wanted.address, sizeof wanted.address)};
     audit_.note("connect to", {{"session", fmt::format("{:016x}", worker.session)}, {"address", address}});
     const bool may = options_.direct && worker.connecting == 0;
@@ -347,13 +407,14 @@ class Server {
 
   static void give_connection(const Worker& worker, const channel::Descriptor& socket) {
     const int number = socket.get();
-    (void)channel::pass(worker.control.get(), Handover{.preamble = {}, .is_connection = 1},
+    (void)channel::pass(worker.child.control.get(), Handover{.preamble = {}, .is_connection = 1},
                         {&number, number < 0 ? 0U : 1U});
   }
 
   bool hand_over(const Greeting& greeting, const Worker& worker, std::span<const int> descriptors) const {
-    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count()), 0};
-    return channel::pass(worker.control.get(), what, descriptors);
+    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count()), 0,
+                        greeting.secret.value_or(channel::Secret{})};
+    return channel::pass(worker.child.control.get(), what, descriptors);
   }
 
   // A worker that has died since it was started is replaced once; its client would have to wait for ever.
@@ -382,29 +443,49 @@ class Server {
     worker.since = Clock::now();
     audit_.note(
         "connect",
-        {{"peer", peer.json()}, {"session", fmt::format("{:016x}", worker.session)}, {"worker", worker.process}});
+        {{"peer", peer.json()}, {"session", fmt::format("{:016x}", worker.session)}, {"worker", worker.child.process}});
   }
 
   void note_end(const Worker& worker, int status) const {
     if (WIFSIGNALED(status) && !ending_)
-      log::warn("serve", "worker {} was ended by signal {}", worker.process, WTERMSIG(status));
+      log::warn("serve", "worker {} was ended by signal {}", worker.child.process, WTERMSIG(status));
     if (worker.session == 0) return;
     json facts = worker.facts();
     const std::string why = why_ended(*worker.counters);
-    facts["why"] = !why.empty()          ? why
+    facts["why"] = !worker.why.empty()   ? worker.why
+                   : !why.empty()        ? why
                    : ending_             ? "the server ended"
                    : WIFSIGNALED(status) ? fmt::format("the worker was ended by signal {}", WTERMSIG(status))
                                          : "the driver ended the worker";
     audit_.note("end", facts);
   }
 
-  void resume_session(Greeting& greeting) const {
-    for (const Worker& worker : workers_) {
-      const int client = greeting.socket.get();
-      if (worker.session == greeting.preamble.session && worker.session != 0 &&
-          hand_over(greeting, worker, {&client, 1}))
-        return;
-    }
+  const Worker* worker_to_resume(const Greeting& greeting) const {
+    return greeting.preamble.purpose == channel::Preamble::Purpose::resume ? worker_of(greeting.preamble.session)
+                                                                           : nullptr;
+  }
+
+  const Worker* worker_of(std::uint64_t session) const {
+    const auto worker =
+        std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) { return one.session == session; });
+    return session == 0 || worker == workers_.end() ? nullptr : &*worker;
+  }
+
+  // Whether they have the session's ticket, its worker sees.
+  void bring_pages(Greeting& greeting) {
+    const int sender = greeting.socket.get();
+    const Worker* const worker = worker_of(greeting.preamble.session);
+    if (!worker || !hand_over(greeting, *worker, {&sender, 1})) refuse_to_resume(greeting);
+  }
+
+  void resume_session(Greeting& greeting) {
+    const int client = greeting.socket.get();
+    const Worker* const worker = worker_to_resume(greeting);
+    if (worker->peer.name != greeting.peer.name || !hand_over(greeting, *worker, {&client, 1}))
+      refuse_to_resume(greeting);
+  }
+
+  void refuse_to_resume(Greeting& greeting) {
     if (greeting.security == channel::Security::plain) {
       say_and_leave(greeting, channel::Resumed{});
     } else {
@@ -412,9 +493,29 @@ class Server {
     }
   }
 
+  // Who comes anew is looked up at the door; this is for those who are here.
+  void end_revoked() {
+    try {
+      const auto revoked = channel::revoked_in(channel::keys_folder());
+      for (Worker& worker : workers_) {
+        if (worker.peer.name.empty() || std::find(revoked.begin(), revoked.end(), worker.peer.name) == revoked.end())
+          continue;
+        worker.why = "its certificate was revoked";
+        kill(worker.child.process, SIGKILL);
+      }
+    } catch (const channel::Lost& lost) {
+      log::error("serve", "nobody's session was ended: {}", lost.what());
+    }
+  }
+
   void handle_signals() {
     signalfd_siginfo signal{};
     while (read(signals_.get(), &signal, sizeof signal) == sizeof signal) {
+      const bool terminal_is_gone = has_terminal_ && isatty(STDIN_FILENO) == 0;
+      if (signal.ssi_signo == SIGHUP && !terminal_is_gone) {
+        end_revoked();
+        continue;
+      }
       if (signal.ssi_signo == SIGCHLD) continue;
       drained_ = ending_ ? Clock::now() : Clock::now() + options_.drain;  // who says it twice doesn't want to wait
       ending_ = true;
@@ -424,21 +525,34 @@ class Server {
       for (Worker& one : workers_) {
         if (one.connecting == process) one.connecting = 0;
       }
-      const auto worker =
-          std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) { return one.process == process; });
+      if (door_ && process == door_->process) lose_door();
+      const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                       [&](const Worker& one) { return one.child.process == process; });
       if (worker == workers_.end()) continue;
       note_end(*worker, status);
       workers_.erase(worker);
     }
   }
 
+  // The next one who comes starts another.
+  void lose_door() {
+    if (!ending_) log::error("serve", "what lets clients in has ended; those who were there have to come again");
+    std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.at_door != 0; });
+    door_.reset();
+  }
+
   const ServeOptions& options_;
   const Audit audit_;
   std::vector<channel::Descriptor> listening_;
-  std::vector<Greeting> greetings_;
+  std::vector<Greeting> greetings_;  // who came first is first
+  std::optional<Child> door_;
+  std::uint64_t asked_ = 0;  // at the door, so often
+  int refusals_ = 0;         // within a second
+  Clock::time_point refusals_since_{};
   channel::Descriptor signals_;
   std::vector<Worker> workers_;
   sigset_t before_{};
+  const bool has_terminal_ = isatty(STDIN_FILENO) == 1;
   bool ending_ = false;
   Clock::time_point drained_{};
 };

@@ -27,6 +27,7 @@ struct ServeOptions {
   bool direct = true;                    // sessions that move to another server send their memory straight there
   std::string audit;                     // a file; empty: the log
   std::vector<std::string> worker;       // the command that becomes one; the number of its control socket is added
+  std::vector<std::string> door;         // the same, for what lets clients in over TLS
 };
 
 // Until SIGTERM or SIGINT. Throws channel::Lost if it can't listen, std::runtime_error if it can't write its audit

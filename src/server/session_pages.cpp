@@ -76,7 +76,7 @@ std::string Session::connect_pages(const std::string& address, channel::Security
   }
   if (socket.get() < 0) return fmt::format("{} can't be reached from there", address);
   try {
-    pages_out_ = channel::open_for_pages(std::move(socket), channel::Address::parse(address), security, ticket);
+    pages_out_ = channel::open_for_pages(std::move(socket), security, ticket);
     return {};
   } catch (const std::exception& error) {
     return error.what();
@@ -115,8 +115,7 @@ void Session::send_pages(Number number, const memory::Part& part, memory::Compar
 
 // One stretch, to where it belongs.
 void Session::take_run(channel::Input& input, ObjectId id, const Range& range, bool has_data, ObjectId queue) {
-  const Object* const known = find(ObjectType::memory, id);
-  if (!known || known->code != CL_SUCCESS || range.size > kLargestRun) throw BadMessage{"pages of no buffer"};
+  if (check(ObjectType::memory, id) != CL_SUCCESS || range.size > kLargestRun) throw BadMessage{"pages of no buffer"};
   check_range(id, range.offset, range.size);
   const Memory& memory = memories_[id.value()];
   if (memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
@@ -184,7 +183,7 @@ void Session::handle_pages(const Head& head, Reader& reader) {
       const auto address = reader.take<std::string>();
       const auto security = reader.take<bool>() ? channel::Security::tls : channel::Security::plain;
       const auto session = reader.take<std::uint64_t>();
-      const channel::Ticket ticket{session, reader.take<std::array<std::uint64_t, 2>>()};
+      const channel::Ticket ticket{session, reader.take<channel::Secret>()};
       return helpers_.run([this, number = head.number, address, security, ticket] {
         answer(number, connect_pages(address, security, ticket));
       });

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 #include "base/log.hpp"
 #include "base/thread.hpp"
@@ -21,6 +23,15 @@
 namespace grus::server {
 namespace {
 
+namespace fs = std::filesystem;
+
+fs::path cache_folder() {
+  const char* const named = std::getenv("XDG_CACHE_HOME");
+  const char* const home = std::getenv("HOME");
+  if (named && *named) return named;
+  return home && *home ? fs::path{home} / ".cache" : fs::path{};
+}
+
 // What kernels print goes to the client.
 int capture_output() {
   int ends[2];
@@ -32,6 +43,15 @@ int capture_output() {
   return ends[0];
 }
 
+// Drivers must find the folder of their caches when what they put there is to be read.
+void confine() {
+  const fs::path caches = cache_folder();
+  std::error_code error;
+  if (!caches.empty()) fs::create_directories(caches, error);
+  enter_sandbox();
+  hide(channel::keys_folder());
+}
+
 // Address space; pages are only taken when they are used.
 std::size_t arena_size(const WorkerOptions& options) {
   const std::size_t memory =
@@ -39,14 +59,9 @@ std::size_t arena_size(const WorkerOptions& options) {
   return 2 * (options.memory != 0 ? std::min(memory, options.memory) : memory);
 }
 
-std::shared_ptr<const channel::Keys> keys_for(channel::Security security) {
-  if (security == channel::Security::plain) return nullptr;
-  try {
-    return std::make_shared<channel::Keys>(channel::Keys::Side::server, channel::keys_folder());
-  } catch (const channel::Lost& lost) {  // they were good when the server was started
-    log::error("serve", "a client can't be let in: {}", lost.what());
-    throw;
-  }
+std::shared_ptr<const channel::Keys> keys_of(const Handover& what) {
+  if (what.preamble.security == channel::Security::plain) return nullptr;
+  return std::make_shared<channel::Keys>(channel::Keys::Side::server, what.secret);
 }
 
 }  // namespace
@@ -57,7 +72,7 @@ int run_worker(int control, const WorkerOptions& options) {
   std::signal(SIGINT, SIG_IGN);  // of the terminal that the server was started in
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    if (options.sandbox) enter_sandbox();
+    if (options.sandbox) confine();
   } catch (const std::exception& error) {
     log::error("worker", "{}", error.what());
     return 1;
@@ -74,9 +89,9 @@ int run_worker(int control, const WorkerOptions& options) {
   channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
-    resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}, keys_for(what.preamble.security)};
-    auto opened = channel::welcome_client(std::move(client->descriptors[0]), what.preamble, arena_size(options),
-                                          what.session, *resumptions);
+    resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
+    auto opened = channel::welcome_client(std::move(client->descriptors[0]), keys_of(what), what.preamble,
+                                          arena_size(options), what.session, *resumptions);
     if (options.sandbox) limit_files();
     const auto connect = [control](const std::string& address) {
       Connect wanted{};
@@ -100,14 +115,16 @@ int run_worker(int control, const WorkerOptions& options) {
       const channel::Preamble& preamble = again->what.preamble;
       if (again->what.is_connection) {
         session->is_connected(std::move(socket));
+      } else if (socket.get() < 0) {
+        resumptions->expect();
       } else if (preamble.purpose == channel::Preamble::Purpose::pages) {
         start_thread("grus-pages", [=, socket = std::move(socket), security = preamble.security]() mutable {
           session->offer_pages(std::move(socket), security);
         }).detach();
       } else {
         // Whose offer is taken waits for others if that goes wrong.
-        start_thread("grus-resume", [=, socket = std::move(socket)]() mutable {
-          resumptions->offer(std::move(socket));
+        start_thread("grus-resume", [=, socket = std::move(socket), keys = keys_of(again->what)]() mutable {
+          resumptions->offer(std::move(socket), std::move(keys));
         }).detach();
       }
     }

@@ -28,6 +28,7 @@ GRUS = BUILD / "bin" / "grus"
 USUAL = BUILD / "bin" / "tests" / "remote_usual"
 MMUL = BUILD / "bin" / "workloads" / "mmul"
 SECONDS = 60
+KINDS = ("unix", "tcp", "tls")
 NOTICED = 8  # seconds after which a system that says nothing counts as gone
 LOST = "OpenCL calls fail from here on"
 
@@ -49,7 +50,8 @@ class Program(subprocess.Popen):
 
     def __init__(self, server, *words, before=(), program=USUAL):
         super().__init__([*before, GRUS, "run", "--gpu", server.address, "--", program, *map(str, words)],
-                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         env=os.environ | server.client)
 
     def wait_until_ready(self):
         if self.stdout.readline() != "ready\n":
@@ -166,7 +168,7 @@ class Faults(unittest.TestCase):
     def kill_servers(self, times):
         chance = random.Random(times)
         for number in range(times):
-            with self.subTest(number=number), Server(GRUS, ("unix", "tcp")[number % 2]) as server:
+            with self.subTest(number=number), Server(GRUS, KINDS[number % len(KINDS)]) as server:
                 with Program(server, "--for", SECONDS) as program:
                     time.sleep(chance.uniform(0, 1.0))
                     workers = server.workers()
@@ -215,7 +217,7 @@ class FaultsTest(Faults):
         self.kill_servers(8)
 
     def test_a_worker_that_is_killed(self):
-        for kind in ("unix", "tcp"):
+        for kind in KINDS:
             with self.subTest(kind):
                 server = self.start(kind)
                 before = set(server.workers())
@@ -226,7 +228,7 @@ class FaultsTest(Faults):
                 self.expect_nothing_left(server)
 
     def test_a_client_that_is_killed(self):
-        for kind in ("unix", "tcp"):
+        for kind in KINDS:
             with self.subTest(kind):
                 server = self.start(kind)
                 program = self.run_program(server, "--for", SECONDS).wait_until_ready()

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/keyctl.h>
+#include <linux/landlock.h>
 #include <linux/perf_event.h>
 #include <linux/userfaultfd.h>
 #include <sched.h>
@@ -21,6 +22,7 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -125,6 +127,35 @@ TEST(Sandbox, NothingIsLeftOfACrash) {
               return static_cast<int>(core.rlim_max);
             }),
             0);
+}
+
+TEST(Sandbox, AFolderCanBeHidden) {
+  if (syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) < 2)
+    GTEST_SKIP() << "this kernel can't hide folders";
+  namespace fs = std::filesystem;
+  std::string made = fs::temp_directory_path() / "grus-hidden-XXXXXX";
+  ASSERT_TRUE(mkdtemp(made.data()));
+  const fs::path all = made;
+  for (const char* name : {"keys", "keys/deeper", "cache", "cache/deeper"}) fs::create_directory(all / name);
+  for (const char* name : {"keys/file", "keys/deeper/file", "cache/file"}) std::ofstream{all / name} << "something";
+  fs::create_symlink(all / "keys", all / "cache" / "keys");
+  const auto hides = [&](auto call) {
+    return ended_inside([&] {
+      hide(all / "keys");
+      return error_of(call());
+    });
+  };
+  const auto reads = [&](const fs::path& file) { return hides([&] { return open((all / file).c_str(), O_RDONLY); }); };
+  EXPECT_EQ(reads("keys/file"), EACCES);
+  EXPECT_EQ(reads("keys/deeper/file"), EACCES);
+  EXPECT_EQ(reads("cache/keys/file"), EACCES);
+  EXPECT_EQ(reads("cache/file"), 0);
+  EXPECT_EQ(reads("/proc/self/maps"), 0);
+  EXPECT_EQ(hides([&] { return open(("/proc/" + std::to_string(getppid()) + "/mem").c_str(), O_RDONLY); }), EACCES);
+  EXPECT_EQ(hides([&] { return rename((all / "keys").c_str(), (all / "cache/moved").c_str()); }), EXDEV);
+  EXPECT_EQ(hides([&] { return link((all / "keys/file").c_str(), (all / "cache/linked").c_str()); }), EXDEV);
+  EXPECT_EQ(hides([&] { return rename((all / "cache/file").c_str(), (all / "cache/deeper/file").c_str()); }), 0);
+  fs::remove_all(all);
 }
 
 TEST(Sandbox, FilesStaySmall) {

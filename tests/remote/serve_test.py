@@ -6,9 +6,11 @@ import json
 import os
 import pathlib
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -27,6 +29,74 @@ SECONDS = 60
 def through(server, *command, **options):
     return subprocess.run([GRUS, "run", "--gpu", server.address, "--", *command], capture_output=True, text=True,
                           timeout=SECONDS, check=False, **options)
+
+
+class OtherVersion:
+    """Between a client and a server: makes each believe that the other speaks these protocols."""
+
+    PREAMBLE, WELCOME = 24, 72
+
+    def __init__(self, server, oldest, newest):
+        self.server = ("127.0.0.1", int(server.address.rsplit(":", 1)[1]))
+        self.protocols = struct.pack("<HH", newest, oldest)
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp:127.0.0.1:{self.listening.getsockname()[1]}"
+        self.welcomes = []
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listening.accept()
+                server = socket.create_connection(self.server)
+                for size, ends in ((self.PREAMBLE, (client, server)), (self.WELCOME, (server, client))):
+                    threading.Thread(target=self.move, args=(size, *ends), daemon=True).start()
+
+    def move(self, size, start, end):
+        with contextlib.suppress(OSError):
+            first = start.recv(size, socket.MSG_WAITALL)
+            if size == self.WELCOME:
+                self.welcomes.append(struct.unpack_from("<IHHI", first)[1:])
+            end.sendall(first[:4] + self.protocols + first[8:])
+            while data := start.recv(65536):
+                end.sendall(data)
+            end.shutdown(socket.SHUT_WR)
+
+
+class ProtocolsTest(unittest.TestCase):
+    def setUp(self):
+        if os.environ["GRUS_SANITIZE"]:
+            self.skipTest("a sanitized libgrus.so can't be loaded into other programs")
+        self.log = self.enterContext(tempfile.NamedTemporaryFile("r"))
+        errors = self.enterContext(open(self.log.name, "w", encoding="utf-8"))
+        self.server = self.enterContext(Server(GRUS, "tcp", errors=errors))
+        first = OtherVersion(self.server, 0, 0xFFFF)
+        self.run_through(first)
+        self.newest, self.oldest, _ = first.welcomes[0]
+
+    def run_through(self, version):
+        self.addCleanup(version.listening.close)
+        return through(version, PROGRAMS / "remote_usual")
+
+    def test_neighbours_work_together(self):
+        neighbours = [(self.newest, self.newest + 1), (self.oldest, self.newest)]
+        if self.oldest < self.newest:
+            neighbours.append((self.oldest, self.newest - 1))
+        for oldest, newest in neighbours:
+            version = OtherVersion(self.server, oldest, newest)
+            done = self.run_through(version)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(version.welcomes[0][2], min(newest, self.newest))
+
+    def test_who_differs_too_much_is_told_what_to_update(self):
+        for protocols, client_says, server_says in (((self.newest + 1, self.newest + 2), "client", "server"),
+                                                    ((0, self.oldest - 1), "server", "client")):
+            workers = self.server.workers()
+            done = self.run_through(OtherVersion(self.server, *protocols))
+            self.assertEqual(done.returncode, 1, done.stdout)
+            self.assertRegex(done.stderr, rf"the server speaks protocols .*: update the {client_says}")
+            self.assertEqual(self.server.workers(), workers)
+            self.assertRegex(self.log.read(), rf"was refused: the client speaks protocols .*: update the {server_says}")
 
 
 class ServeTest(unittest.TestCase):

@@ -2,11 +2,14 @@
 """`grus serve` over TLS: who is let in, who isn't, and what both sides are told."""
 
 import contextlib
+import json
 import os
 import pathlib
+import pty
 import re
 import select
 import shutil
+import signal
 import socket
 import ssl
 import struct
@@ -50,6 +53,26 @@ def run(address, keys, *arguments, **options):
     command = [GRUS, "run", "--gpu", address, *(["--keys", keys] if keys else []), "--", USUAL, *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False,
                           env=environment | options)
+
+
+def memory_of(pid):
+    """All that a process has in memory."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb") as memory:
+        for line in maps:
+            place, rights, _, _, _, *name = line.split()
+            first, last = (int(number, 16) for number in place.split("-"))
+            if not rights.startswith("rw") or last - first > 1 << 30 or name == ["[vvar]"]:
+                continue
+            memory.seek(first)
+            with contextlib.suppress(OSError):
+                yield memory.read(last - first)
+
+
+def traces_of(key):
+    """What a private key looks like in memory: its number in either order, and its file's text."""
+    text = subprocess.run(["openssl", "pkey", "-in", key, "-text", "-noout"], capture_output=True, text=True, check=True).stdout
+    number = bytes.fromhex(re.sub(r"[\s:]", "", re.search(r"priv:(.*?)pub:", text, re.DOTALL)[1]))
+    return number, number[::-1], key.read_bytes().splitlines()[1]
 
 
 class Proxy:
@@ -116,10 +139,11 @@ class TlsTest(unittest.TestCase):
     def without_token(self):
         return self.some("ca.crt", "server.crt", "server.key")
 
-    def start(self, keys):
+    def start(self, keys, *options):
         self.log = self.enterContext(tempfile.NamedTemporaryFile("r"))
         errors = self.enterContext(open(self.log.name, "w", encoding="utf-8"))
-        return self.enterContext(Server(GRUS, "tcp", options=("--keys", str(keys)) if keys else (), errors=errors))
+        return self.enterContext(Server(GRUS, "tcp", options=(*(("--keys", str(keys)) if keys else ()), *options),
+                                        errors=errors))
 
     def expect_well(self, done):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -260,6 +284,100 @@ class TlsTest(unittest.TestCase):
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("`grus keys` makes keys", done.stderr)
 
+    @contextlib.contextmanager
+    def session(self, server, keys):
+        """A program that has done something, and waits to be told to do it again."""
+        with subprocess.Popen([GRUS, "run", "--gpu", server.address, "--keys", keys, "--", USUAL, "--twice"],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+            self.assertEqual(client.stdout.readline(), "once\n")
+            yield client
+            client.kill()
+
+    def test_workers_dont_have_the_servers_key(self):
+        server = self.start(self.keys)
+        ready = server.workers()
+        with self.session(server, self.certificate()):
+            traces = traces_of(self.keys / "server.key")
+            for process in ready:
+                for stretch in memory_of(process):
+                    self.assertFalse(any(trace in stretch for trace in traces), process)
+
+    def test_strangers_use_up_nothing(self):
+        server = self.start(self.keys, "--sessions", "2")
+        before = server.workers()
+        port = int(server.address.rsplit(":", 1)[1])
+        with contextlib.ExitStack() as crowd:
+            for number in range(400):
+                stranger = crowd.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+                stranger.sendall((preamble(), preamble()[:9], b"", preamble() + b"\x16\x03\x01\x02\x00")[number % 4])
+            self.assertEqual(server.workers(), before)
+            begun = time.monotonic()
+            self.expect_well(run(server.address, self.certificate()))
+            self.assertLess(time.monotonic() - begun, 8)  # none of them was waited for
+            self.assertLess(len(list(pathlib.Path(f"/proc/{server.door()}/task").iterdir())), 300)
+        self.expect_in_log("it was not let in in time")
+        self.assertLess(len(pathlib.Path(self.log.name).read_text().splitlines()), 200)
+
+    def test_a_full_server_says_so(self):
+        server = self.start(self.keys, "--sessions", "1")
+        with self.session(server, self.certificate()):
+            self.expect_refusal(server, self.certificate(), "it has as many sessions as it may have", "too many sessions")
+
+    def test_a_door_that_is_lost_is_replaced(self):
+        server = self.start(self.keys)
+        with self.session(server, self.certificate()) as client:
+            os.kill(server.door(), signal.SIGKILL)
+            self.expect_in_log("what lets clients in has ended")
+            self.expect_well(run(server.address, self.certificate()))
+            _, errors = client.communicate("\n", timeout=SECONDS)
+            self.assertEqual(client.returncode, 0, errors)
+
+    def test_a_server_ends_with_its_terminal(self):
+        terminal, its_end = pty.openpty()
+        server = subprocess.Popen([GRUS, "serve", "--listen", "tcp:127.0.0.1:0", "--keys", self.keys], stdin=its_end, text=True,
+                                  stdout=subprocess.PIPE, start_new_session=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        os.close(its_end)
+        address = server.stdout.readline().split()[-1]
+        server.send_signal(signal.SIGHUP)
+        self.expect_well(run(address, self.certificate()))
+        os.close(terminal)
+        server.send_signal(signal.SIGHUP)
+        self.assertEqual(server.wait(10), 0)
+
+    def test_a_revoked_client_stays_outside(self):
+        keys = self.some("ca.crt", "ca.key", "server.crt", "server.key")
+        make_keys(keys, "--client", "laptop")
+        make_keys(keys, "--client", "desk")
+        server = self.start(keys, "--audit", str(self.folder / "audit"))
+        with self.session(server, keys / "laptop") as laptop, self.session(server, keys / "desk") as desk:
+            make_keys(keys, "--revoke", "laptop")
+            self.expect_refusal(server, keys / "laptop", "this client's certificate was revoked",
+                                "the certificate of laptop was revoked")
+            self.expect_well(run(server.address, keys / "desk"))
+            self.assertIsNone(laptop.poll())
+            server.process.send_signal(signal.SIGHUP)
+            self.expect_in_log("worker .* was ended")
+            _, errors = laptop.communicate("\n", timeout=10)
+            self.assertEqual(laptop.returncode, 1, errors)
+            self.assertRegex(errors, "it has ended the session|this client's certificate was revoked")
+            _, errors = desk.communicate("\n", timeout=10)
+            self.assertEqual(desk.returncode, 0, errors)
+        events = [json.loads(line) for line in (self.folder / "audit").read_text().splitlines()]
+        self.assertEqual([event["peer"]["name"] for event in events if event["event"] == "connect"],
+                         ["laptop", "desk", "desk"])
+        self.assertEqual([event["why"] for event in events if event["event"] == "end" and event["peer"]["name"] == "laptop"],
+                         ["its certificate was revoked"])
+        with self.assertRaisesRegex(RuntimeError, "laptop was revoked: give the new one another name"):
+            make_keys(keys, "--client", "laptop", "--force")
+
+    def test_a_list_that_cant_be_read_lets_nobody_in(self):
+        keys = self.without_token()
+        server = self.start(keys)
+        (keys / "revoked").mkdir()
+        self.expect_refusal(server, self.certificate(), "closed", ".*/revoked: ")
+
     def test_a_session_goes_on_after_its_connection(self):
         for keys in (self.certificate(), self.some("ca.crt", "token")):
             proxy = Proxy(self.start(self.keys).address)
@@ -327,7 +445,7 @@ class KeysTest(unittest.TestCase):
 
     def test_wrong_usage(self):
         for options in ((), ("--host", "a,DNS:b"), ("--client", "../x"), ("--host", "a", "--days", "-1"),
-                        ("--host", "a", "--client", "b")):
+                        ("--host", "a", "--client", "b"), ("--host", "a", "--revoke", "b"), ("--revoke", "a b")):
             self.assertEqual(self.keys(*options).returncode, 2, options)
             self.assertFalse(self.folder.exists())
         self.assertIn("make the authority first", self.keys("--client", "laptop").stderr)

@@ -329,6 +329,13 @@ class Resuming : public testing::TestWithParam<Security> {
   static std::shared_ptr<const Keys> keys_of(Keys::Side side) {
     return GetParam() == Security::tls ? TestKeys::of(side) : nullptr;
   }
+  // As the server's door does it. The keys are those of the secret.
+  static std::shared_ptr<const Keys> let_in(const Descriptor& socket) {
+    if (GetParam() == Security::plain) return nullptr;
+    const Guest guest = admit(Descriptor{dup(socket.get())}, TestKeys::of(Keys::Side::server), 10s);
+    EXPECT_EQ(guest.name, "client");
+    return std::make_shared<Keys>(Keys::Side::server, guest.secret);
+  }
   void accept_all() {
     for (;;) {
       Descriptor socket = accept_from(listening_);
@@ -339,9 +346,17 @@ class Resuming : public testing::TestWithParam<Security> {
       newest_ = Descriptor{dup(socket.get())};
       if (preamble.purpose == Preamble::Purpose::resume) {
         EXPECT_EQ(preamble.session, kSession);
-        offering_.emplace_back([this, again = std::move(socket)]() mutable { resumptions_.offer(std::move(again)); });
+        resumptions_.expect();
+        offering_.emplace_back([this, again = std::move(socket)]() mutable {
+          try {
+            auto keys = let_in(again);
+            resumptions_.offer(std::move(again), std::move(keys));
+          } catch (const Lost&) {  // it was cut already, and comes again
+          }
+        });
       } else {
-        server_ = welcome_client(std::move(socket), preamble, 0, kSession, resumptions_).stream;
+        auto keys = let_in(socket);
+        server_ = welcome_client(std::move(socket), std::move(keys), preamble, 0, kSession, resumptions_).stream;
         changed_.notify_all();
       }
     }
@@ -350,7 +365,7 @@ class Resuming : public testing::TestWithParam<Security> {
   const Address wanted_{Address::Kind::tcp, "127.0.0.1", "0"};
   Descriptor listening_;
   Address address_;
-  Resumptions resumptions_{10s, keys_of(Keys::Side::server)};
+  Resumptions resumptions_{10s};
   std::mutex mutex_;
   std::condition_variable changed_;
   Descriptor newest_;

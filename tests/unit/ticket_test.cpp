@@ -13,8 +13,6 @@ using channel::Descriptor;
 using channel::Security;
 using channel::Ticket;
 
-const channel::Address kSomewhere{channel::Address::Kind::unix_socket, "/somewhere", {}};
-
 struct Ends {
   Ends() {
     int ends[2] = {-1, -1};
@@ -27,11 +25,11 @@ struct Ends {
 };
 
 // True if who comes with the one is let in by who expects the other.
-bool is_let_in(const Ticket& shown, const Ticket& expected) {
+bool is_let_in(const Ticket& shown, const Ticket& expected, Security security) {
   Ends ends;
   auto comes = std::async(std::launch::async, [&] {
     try {
-      return channel::open_for_pages(std::move(ends.here), kSomewhere, Security::plain, shown) != nullptr;
+      return channel::open_for_pages(std::move(ends.here), security, shown) != nullptr;
     } catch (const channel::Lost&) {
       return false;
     }
@@ -42,7 +40,7 @@ bool is_let_in(const Ticket& shown, const Ticket& expected) {
   EXPECT_EQ(preamble.session, shown.session);
   bool is_welcome = true;
   try {
-    EXPECT_TRUE(channel::welcome_pages(std::move(ends.there), Security::plain, expected));
+    EXPECT_TRUE(channel::welcome_pages(std::move(ends.there), security, expected));
   } catch (const channel::Lost&) {
     is_welcome = false;
   }
@@ -52,13 +50,15 @@ bool is_let_in(const Ticket& shown, const Ticket& expected) {
 
 TEST(TicketTest, OnlyTheRightOneIsGood) {
   const Ticket ticket = channel::new_ticket(7);
-  EXPECT_TRUE(is_let_in(ticket, ticket));
-  for (const std::size_t half : {0, 1}) {
-    Ticket other = ticket;
-    other.key[half] ^= std::uint64_t{1} << 63;
-    EXPECT_FALSE(is_let_in(other, ticket));
+  for (const Security security : {Security::plain, Security::tls}) {
+    EXPECT_TRUE(is_let_in(ticket, ticket, security));
+    for (const std::size_t byte : {std::size_t{0}, ticket.key.size() - 1}) {
+      Ticket other = ticket;
+      other.key[byte] ^= 0x80;
+      EXPECT_FALSE(is_let_in(other, ticket, security));
+    }
+    EXPECT_FALSE(is_let_in(Ticket{7, {}}, ticket, security));
   }
-  EXPECT_FALSE(is_let_in(Ticket{7, {}}, ticket));
 }
 
 TEST(TicketTest, NoTwoAreAlike) { EXPECT_NE(channel::new_ticket(7).key, channel::new_ticket(7).key); }
@@ -68,7 +68,7 @@ TEST(TicketTest, RefusalOfAServerIsNoAdmission) {
   channel::Welcome refusal;
   refusal.refusal = channel::Refusal::stranger;
   ASSERT_EQ(send(ends.there.get(), &refusal, sizeof refusal, 0), static_cast<ssize_t>(sizeof refusal));
-  EXPECT_THROW(channel::open_for_pages(std::move(ends.here), kSomewhere, Security::plain, Ticket{}), channel::Lost);
+  EXPECT_THROW(channel::open_for_pages(std::move(ends.here), Security::plain, Ticket{}), channel::Lost);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "channel/address.hpp"
 #include "channel/fields.hpp"
+#include "channel/handshake.hpp"
 
 namespace grus {
 namespace {
@@ -116,6 +117,20 @@ TEST(Address, IsUnderstoodOrRefused) {
   EXPECT_EQ(channel::Address::parse("tcp:[::1]:80").text(), "tcp:[::1]:80");
   for (const char* wrong : {"", "unix:", "tcp:", "tcp:80", "tcp::80", "tcp:host:", "tcp:host:http", "http://host"})
     EXPECT_THROW((void)channel::Address::parse(wrong), std::invalid_argument) << wrong;
+}
+
+TEST(Protocols, NeighboursHaveOneInCommon) {
+  using channel::common_protocol, channel::text_of_difference, channel::Protocols;
+  const Protocols ours{7, 6};
+  EXPECT_EQ(common_protocol(ours, {6, 5}), 6);
+  EXPECT_EQ(common_protocol(ours, {7, 6}), 7);
+  EXPECT_EQ(common_protocol(ours, {8, 7}), 7);
+  EXPECT_EQ(common_protocol(ours, {5, 4}), 0);
+  EXPECT_EQ(common_protocol(ours, {9, 8}), 0);
+  EXPECT_EQ(text_of_difference({5, 4}, ours, "server", "client"),
+            "the server speaks protocols 4 to 5, the client 6 to 7: update the server");
+  EXPECT_EQ(text_of_difference({9, 8}, ours, "server", "client"),
+            "the server speaks protocols 8 to 9, the client 6 to 7: update the client");
 }
 
 }  // namespace
