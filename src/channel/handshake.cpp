@@ -275,9 +275,10 @@ Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<c
 Guest admit(Descriptor socket, std::shared_ptr<const Keys> keys, std::chrono::milliseconds patience) {
   const int number = socket.get();
   const auto until = Clock::now() + patience;
-  TlsStream stream{std::move(socket), keys};
+  const Keys& known = *keys;
+  TlsStream stream{std::move(socket), std::move(keys)};
   try {
-    Guest guest{name_of_client(stream, *keys, until), stream.secret()};
+    Guest guest{name_of_client(stream, known, until), stream.secret()};
     send_whole(stream, Admission{Admission::Answer::admitted});
     stream.release();
     return guest;

@@ -22,6 +22,7 @@ std::optional<Child> start_child(const std::vector<std::string>& command, const 
   channel::Descriptor mine{ends[0]};
   const channel::Descriptor its{ends[1]};
   std::vector<char*> words;
+  words.reserve(command.size() + 2);
   for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
   std::string control = std::to_string(kControl);
   words.push_back(control.data());
