@@ -168,7 +168,7 @@ class Executor : public BelowSeam {
   virtual std::optional<PageTicket> expect_pages() { return std::nullopt; }
   virtual std::string connect_pages(const PageTicket&) { return "it is no server"; }
   virtual Result<PagesSent> send_pages(const PagesOrder&) { return Failure{CL_INVALID_OPERATION}; }
-  virtual void take_pages(ObjectId /*queue*/, std::function<void(cl_int)> done) { done(CL_INVALID_OPERATION); }
+  virtual void take_pages(ObjectId /*queue*/, const std::function<void(cl_int)>& done) { done(CL_INVALID_OPERATION); }
   virtual void end_pages() {}
 
   // Objects

@@ -43,7 +43,7 @@ class RemoteExecutor final : public Executor {
   std::optional<PageTicket> expect_pages() override;
   std::string connect_pages(const PageTicket& ticket) override;
   Result<PagesSent> send_pages(const PagesOrder& order) override;
-  void take_pages(ObjectId queue, std::function<void(cl_int)> done) override;
+  void take_pages(ObjectId queue, const std::function<void(cl_int)>& done) override;
   void end_pages() override;
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,

@@ -32,8 +32,8 @@ Result<PagesSent> RemoteExecutor::send_pages(const PagesOrder& order) {
   return sent;
 }
 
-void RemoteExecutor::take_pages(ObjectId queue, std::function<void(cl_int)> done) {
-  const auto taken = [done = std::move(done)](wire::Reader* reader) { done(reader ? reader->take<cl_int>() : kLost); };
+void RemoteExecutor::take_pages(ObjectId queue, const std::function<void(cl_int)>& done) {
+  const auto taken = [done](wire::Reader* reader) { done(reader ? reader->take<cl_int>() : kLost); };
   connection_->ask_later({}, taken, Kind::take_pages, queue);
   connection_->flush();
 }

@@ -8,7 +8,9 @@
 namespace grus::memory {
 namespace {
 
-constexpr std::size_t kPart = std::size_t{16} << 20;  // that is waited for
+// That are waited for, one after the other.
+constexpr std::size_t kPart = std::size_t{16} << 20;
+constexpr std::size_t kPartInStop = 8 * kPart;
 
 }  // namespace
 
@@ -25,10 +27,11 @@ DirectPath::~DirectPath() {
 
 void DirectPath::copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round,
                       const OnCopied& on_copied) {
-  for (std::size_t start = 0; start < size; start += kPart) {
+  const std::size_t part = round == Round::last ? kPartInStop : kPart;
+  for (std::size_t start = 0; start < size; start += part) {
     const PagesOrder order{buffer,
                            queue,
-                           {start, std::min(kPart, size - start)},
+                           {start, std::min(part, size - start)},
                            static_cast<std::uint8_t>(how.kind),
                            static_cast<std::uint8_t>(how.sample.bytes),
                            static_cast<std::uint8_t>(how.sample.at),

@@ -27,7 +27,7 @@ struct Counters {
   Count pages_in;         // bytes that came straight from another server
   // Of whoever sends, one at a time
   alignas(64) Count bytes_out;
-  alignas(64) Count pages_out;  // bytes that went straight to another server
+  Count pages_out;  // bytes that went straight to another server
   // Names of devices that a context was made for, a line each; and why the session has ended
   alignas(64) char devices[1024];
   char why[512];

@@ -62,7 +62,7 @@ void tell_systemd(const char* state) {
   sockaddr_un address{};
   if (!path || std::strlen(path) >= sizeof address.sun_path) return;
   address.sun_family = AF_UNIX;
-  std::strcpy(address.sun_path, path);
+  std::memcpy(address.sun_path, path, std::strlen(path) + 1);
   if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
   const channel::Descriptor socket{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
