@@ -83,7 +83,7 @@ class Deaf:
         host, port = server.address.removeprefix("tcp:").rsplit(":", 1)
         self.socket = socket.create_connection((host, int(port)), 10)
         self.number = 0
-        self.socket.sendall(struct.pack("<IHHIIQ", 0x53555247, 2, 2, 0, 0, 0))
+        self.socket.sendall(struct.pack("<IHHIIQ", 0x53555247, 1, 1, 0, 0, 0))
         self.take(72)
         self.ask(self.HELLO, struct.pack("<Q", 0))
 

@@ -195,7 +195,7 @@ class DevicesTest(OperationsTest):
         server = self.start("--device", "nothing", "--audit", str(self.folder / "audit"), kind="tcp")
         host, port = server.address.removeprefix("tcp:").rsplit(":", 1)
         with socket.create_connection((host, int(port)), timeout=10) as client:
-            client.sendall(struct.pack("<IHHIIQ", 0x53555247, 2, 2, 0, 0, 0))
+            client.sendall(struct.pack("<IHHIIQ", 0x53555247, 1, 1, 0, 0, 0))
             self.assertEqual(len(client.recv(72, socket.MSG_WAITALL)), 72)
             hello, name_device = 0, 2
             body = struct.pack("<Q", 0)

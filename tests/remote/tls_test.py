@@ -39,7 +39,7 @@ HAS_NO_SUCH_SESSION = 6
 
 
 def preamble(purpose=SESSION, security=TLS, session=0):
-    return PREAMBLE.pack(MAGIC, 2, 2, purpose, security, session)
+    return PREAMBLE.pack(MAGIC, 1, 1, purpose, security, session)
 
 
 def make_keys(folder, *options):
