@@ -309,11 +309,10 @@ std::vector<std::string> Profile::missing(const Profile& there) const {
   }
   for (const auto& [name, words] : lists_) {
     const auto* const theirs = there.list(name);
+    const std::string_view kind =
+        name == kExtensions ? "extension" : name == kLanguages ? "OpenCL C" : std::string_view{name};
     for (const auto& word : words) {
-      if (theirs && !contains(*theirs, word))
-        reasons.push_back(fmt::format("{} is missing there", name == kExtensions  ? "extension " + word
-                                                             : name == kLanguages ? "OpenCL C " + word
-                                                                                  : name + ' ' + word));
+      if (theirs && !contains(*theirs, word)) reasons.push_back(fmt::format("{} {} is missing there", kind, word));
     }
   }
   return reasons;
