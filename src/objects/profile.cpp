@@ -23,15 +23,15 @@ enum class Rule : std::uint8_t {
 };
 
 struct Fact {
-  cl_device_info query;
   const char* name;
+  cl_device_info query;
   Rule rule;
   std::uint8_t size;       // of one value
   std::uint8_t count = 1;  // values
 };
 
 #define GRUS_FACT(name, rule, type, ...) \
-  Fact { name, #name, Rule::rule, sizeof(type), __VA_ARGS__ }
+  Fact { #name, name, Rule::rule, sizeof(type), __VA_ARGS__ }
 constexpr Fact kFacts[] = {
     GRUS_FACT(CL_DEVICE_ADDRESS_BITS, same, cl_uint, 1),
     GRUS_FACT(CL_DEVICE_ENDIAN_LITTLE, same, cl_bool, 1),
@@ -309,8 +309,9 @@ std::vector<std::string> Profile::missing(const Profile& there) const {
   }
   for (const auto& [name, words] : lists_) {
     const auto* const theirs = there.list(name);
-    const std::string_view kind =
-        name == kExtensions ? "extension" : name == kLanguages ? "OpenCL C" : std::string_view{name};
+    const std::string_view kind = name == kExtensions  ? "extension"
+                                  : name == kLanguages ? "OpenCL C"
+                                                       : std::string_view{name};
     for (const auto& word : words) {
       if (theirs && !contains(*theirs, word)) reasons.push_back(fmt::format("{} {} is missing there", kind, word));
     }
