@@ -8,7 +8,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from moves_test import SECONDS, SLOWER, TestCase  # noqa: E402
+from subjects import SECONDS, SLOWER, TestCase  # noqa: E402
 
 NOISE = 0.015 * SLOWER  # seconds that a busy system may add to a drain
 

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
-from moves_test import ENVIRONMENT, GRUS, Server, Subject  # noqa: E402
+from subjects import ENVIRONMENT, GRUS, Server, Subject  # noqa: E402
 
 MEMORY = 32 << 20  # that the program has
 

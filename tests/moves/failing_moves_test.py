@@ -18,7 +18,7 @@ sys.dont_write_bytecode = True
 SOURCE = pathlib.Path(os.environ["GRUS_SOURCE"])
 sys.path.append(str(SOURCE / "tests/remote"))
 
-from moves_test import ENVIRONMENT, GRUS, SECONDS, Subject, TestCase  # noqa: E402
+from subjects import ENVIRONMENT, GRUS, SECONDS, Subject, TestCase  # noqa: E402
 from faults_test import Link  # noqa: E402
 from serving import Server, wait_for  # noqa: E402
 

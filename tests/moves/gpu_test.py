@@ -8,8 +8,8 @@ import tempfile
 import time
 import unittest
 
-import moves_test
-from moves_test import GRUS, Server, TestCase
+import subjects
+from subjects import GRUS, Server, TestCase
 
 PLATFORM = os.environ.get("GPU_PLATFORM", "NVIDIA")
 VENDORS = pathlib.Path(os.environ["GRUS_VENDORS"])
@@ -30,7 +30,7 @@ class GpuMovesTest(TestCase):
                 subject.end()
 
     def test_other_context_and_server(self):
-        with Server(GRUS, "unix", VENDORS, moves_test.ENVIRONMENT | ENVIRONMENT, errors=subprocess.DEVNULL) as server:
+        with Server(GRUS, "unix", VENDORS, subjects.ENVIRONMENT | ENVIRONMENT, errors=subprocess.DEVNULL) as server:
             self.round_trip([{"to": "local", "device": PLATFORM}, {"to": server.address, "device": PLATFORM},
                              {"to": "local", "device": PLATFORM}], environment=ENVIRONMENT)
 
@@ -50,7 +50,7 @@ class GpuMovesTest(TestCase):
         (folder / "pocl.icd").write_text("libpocl.so.2\n")
         environment = ENVIRONMENT | {"GRUS_VENDORS": str(folder)}
         profile = folder / "profile"
-        made = subprocess.run([GRUS, "profile", "make", "local", "-o", profile], env=moves_test.ENVIRONMENT | environment,
+        made = subprocess.run([GRUS, "profile", "make", "local", "-o", profile], env=subjects.ENVIRONMENT | environment,
                               capture_output=True, text=True, check=False)
         print(made.stderr, flush=True)
         if "Portable" not in made.stderr:

@@ -1,0 +1,159 @@
+#!/usr/bin/python3
+"""Programs that are suspended, resumed, and put back to checkpoints: their results stay right."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.dont_write_bytecode = True
+from subjects import BUILD, SECONDS, TestCase, wait_for  # noqa: E402
+
+
+class SuspendTest(TestCase):
+    def test_suspended_and_resumed(self):
+        server = self.server()
+        subject = self.subject("busy")
+        for where in ({}, {"to": server.address}, {"to": "local", "device": "0:1"}):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            self.assertEqual(subject.ask("describe")["at"], "suspended")
+            self.assertIn("suspended already", self.refused(subject, "suspend"))
+            time.sleep(0.2)
+            answer = subject.ask("resume", **where)
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(subject.ask("describe")["at"], where.get("to", "local"))
+        self.assertIn("isn't suspended", self.refused(subject, "resume"))
+        subject.end()
+
+    def test_enqueue_goes_on_while_suspended(self):
+        subject = self.subject("enqueue")
+        self.assertTrue(subject.ask("suspend")["ok"])
+        time.sleep(1)
+        self.assertTrue(subject.ask("resume")["ok"])
+        told = subject.end()
+        self.assertGreater(told["rounds"], 500)
+
+    def test_objects_can_be_made_while_suspended(self):
+        subject = self.subject("create")
+        for _ in range(3):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            time.sleep(0.1)
+            self.assertTrue(subject.ask("resume")["ok"])
+            time.sleep(0.1)
+        subject.end()
+
+    def test_drivers_are_unloaded_while_suspended(self):
+        """With a driver that can be: its library is gone, and the program hardly notices."""
+        library = str(BUILD / "lib/tests/libfake_vendor.so")
+        # What the driver itself leaves behind has no name any more when leaks are looked for.
+        sanitizer = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+        subject = self.subject("count", options=["--vendors", library], environment=sanitizer)
+        maps = pathlib.Path(f"/proc/{subject.process.pid}/maps")
+        tasks = pathlib.Path(f"/proc/{subject.process.pid}/task")
+
+        def threads():  # the callbacks' starts when there is one
+            return [task for task in tasks.iterdir() if (task / "comm").read_text() != "grus-callbacks\n"]
+
+        added = 0
+        for _ in range(3):
+            self.assertIn(library, maps.read_text())
+            before = len(threads())
+            answer = subject.ask("suspend", unload=True, fingerprint="xxh3")  # its device runs none of Grus's kernels
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(answer["stays_loaded"], [])
+            self.assertNotIn(library, maps.read_text())
+            self.assertTrue(wait_for(lambda: len(threads()) < before), "the driver's thread is gone")
+            for line in ("add", "ask", "add", "ask"):
+                self.assertEqual(subject.say(line), "done")
+            added += 2
+            self.assertNotIn(library, maps.read_text())
+            answer = subject.ask("resume")
+            self.assertTrue(answer["ok"], answer)
+            self.assertEqual(subject.say("look"), str(added))
+        self.assertTrue(subject.ask("suspend", unload=True)["ok"])
+        self.assertEqual(subject.say("add"), "done")
+        subject.process.communicate(timeout=SECONDS)
+        self.assertEqual(subject.process.returncode, 0)
+
+    def test_driver_that_cannot_be_unloaded(self):
+        subject = self.subject("busy")
+        answer = subject.ask("suspend", unload=True)
+        self.assertTrue(answer["ok"], answer)
+        self.assertRegex(answer["stays_loaded"][0], "libpocl.*can't be unloaded")
+        self.assertTrue(subject.ask("resume")["ok"])
+        subject.end()
+
+    def test_suspended_at_a_server(self):
+        server = self.server()
+        subject = self.subject("clock", options=["--gpu", server.address])
+        for _ in range(2):
+            self.assertTrue(subject.ask("suspend")["ok"])
+            self.assertTrue(subject.ask("resume")["ok"])
+            self.assertEqual(subject.ask("describe")["at"], server.address)
+        subject.end()
+
+
+class CheckpointTest(TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-checkpoint-")))
+        self.file = str(self.folder / "file")
+        self.program = self.subject("state")
+
+    def checkpoint(self):
+        answer = self.program.ask("checkpoint", file=self.file)
+        self.assertTrue(answer["ok"], answer)
+
+    def test_state_comes_back(self):
+        for expected in ("1", "2", "3"):
+            self.assertEqual(self.program.say("add"), expected)
+        self.checkpoint()
+        self.assertEqual(self.program.say("add"), "4")
+        self.assertTrue(self.program.ask("restore", file=self.file)["ok"])
+        self.assertEqual(self.program.say("look"), "3")
+        self.move(self.program, to=self.server().address)  # it belongs to the session, wherever that is
+        self.assertEqual(self.program.say("add"), "4")
+        self.assertTrue(self.program.ask("restore", file=self.file)["ok"])
+        self.assertEqual(self.program.say("look"), "3")
+
+    def test_damaged_files_are_refused(self):
+        self.program.say("add")
+        self.checkpoint()
+        whole = pathlib.Path(self.file).read_bytes()
+        chance = random.Random(1)
+        for _ in range(20):
+            place = chance.randrange(len(whole))
+            altered = bytearray(whole)
+            altered[place] ^= 1 << chance.randrange(8)
+            pathlib.Path(self.file).write_bytes(altered)
+            self.refused(self.program, "restore", file=self.file)
+        for size in (0, 7, 100, len(whole) - 1):
+            pathlib.Path(self.file).write_bytes(whole[:size])
+            self.refused(self.program, "restore", file=self.file)
+        pathlib.Path(self.file).write_bytes(whole + b"more")
+        self.refused(self.program, "restore", file=self.file)
+        self.assertEqual(self.program.say("add"), "2")
+
+    def test_file_of_another_session_is_refused(self):
+        self.checkpoint()
+        other = self.subject("state")
+        self.assertIn("another session", self.refused(other, "restore", file=self.file))
+
+    def test_full_disk_leaves_no_file(self):
+        full = self.folder / "full"
+        full.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", full], check=False,
+                          stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", full], check=True)
+        self.program.say("add")
+        self.assertIn("No space left", self.refused(self.program, "checkpoint", file=str(full / "file")))
+        self.assertEqual(list(full.iterdir()), [])
+        self.assertEqual(self.program.say("add"), "2")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
