@@ -68,7 +68,7 @@ class Server:
 
     def workers(self):
         """Its processes: those of clients, and one that is ready."""
-        return [pid for pid, words in self.processes().items() if "door" not in words]
+        return [pid for pid, words in self.processes().items() if "worker" in words]
 
     def door(self):
         """The process that lets clients in over TLS."""

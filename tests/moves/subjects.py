@@ -80,6 +80,8 @@ class TestCase(unittest.TestCase):
 
     def move(self, subject, **where):
         answer = subject.ask("move", **where)
+        if answer.get("error") == "cancelled":
+            subject.end()  # tells what is wrong with it
         self.assertTrue(answer["ok"], answer)
         return answer
 
