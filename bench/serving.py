@@ -44,6 +44,7 @@ class Server:
         self.address = self.process.stdout.readline().removeprefix("listening at ").strip()
         if not self.address:
             raise RuntimeError(f"{' '.join(command)}: it didn't start")
+        wait_for(self.workers)
         return self
 
     def processes(self):

@@ -298,7 +298,7 @@ void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
       functions(left.marker).clRetainEvent(left.marker);
       markers.push_back(left.marker);
     }
-    for (const VendorQueue* queue : all_queues_) {
+    for (VendorQueue* queue : all_queues_) {
       if (queue->is_own && whose == Whose::programs) continue;
       cl_event marker = nullptr;
       const auto& vendor = functions(queue->handle);
@@ -306,6 +306,7 @@ void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
         vendor.clFinish(queue->handle);
         continue;
       }
+      queue->busy.store(true, std::memory_order_relaxed);
       vendor.clFlush(queue->handle);
       markers.push_back(marker);
     }

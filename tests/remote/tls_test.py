@@ -23,7 +23,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 sys.dont_write_bytecode = True
 
-from serving import Server, wait_for  # noqa: E402
+from serving import Server  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
 GRUS = BUILD / "bin" / "grus"
@@ -295,7 +295,6 @@ class TlsTest(unittest.TestCase):
 
     def test_workers_dont_have_the_servers_key(self):
         server = self.start(self.keys)
-        self.assertTrue(wait_for(server.workers))
         ready = server.workers()
         with self.session(server, self.certificate()):
             traces = traces_of(self.keys / "server.key")
@@ -305,7 +304,6 @@ class TlsTest(unittest.TestCase):
 
     def test_strangers_use_up_nothing(self):
         server = self.start(self.keys, "--sessions", "2")
-        self.assertTrue(wait_for(server.workers))
         before = server.workers()
         port = int(server.address.rsplit(":", 1)[1])
         with contextlib.ExitStack() as crowd:
