@@ -117,15 +117,18 @@ void RemoteExecutor::ask_for(const Command& command, const HostBlock& to, std::b
     ++answer->parts;
   });
   answer->before = note_turn(queue, placement, number);
-  const auto has_come = [this, number, answer, slot, in = queue.shared_from_this(), own_turn = queue.last.load(),
-                         event = placement.event](wire::Reader* reader) {
+  const auto has_come = [this, number, answer, slot, in = queue.shared_from_this(), turn = queue.last.load(),
+                         id = placement.queue, event = placement.event, before = answer->before](wire::Reader* reader) {
     const cl_int code = reader ? reader->take<cl_int>() : kLost;
     if (answer->code == CL_SUCCESS) answer->code = code;
     --answer->parts;
     if (slot) free_slots_.push_back(slot);
-    if (in->in_order && code == CL_SUCCESS) in->is_done(own_turn);
-    if (const auto found = events_.find(event.value()); found != events_.end()) found->second.status = answer->code;
     read_has_come(number);
+    // Answers come in any order; what was read before must be there, too, when the program is told.
+    after_reads(id, before, [this, answer, in, turn, event, code] {
+      if (in->in_order && code == CL_SUCCESS) in->is_done(turn);
+      if (const auto found = events_.find(event.value()); found != events_.end()) found->second.status = answer->code;
+    });
   };
   connection_->ask_later({.to = is_shared ? HostBlock{} : to, .from = slot}, has_come, kind_of<Command>(),
                          Place{placement}, command, place);

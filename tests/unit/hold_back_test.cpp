@@ -214,6 +214,28 @@ TEST_F(HoldBackTest, EverythingIsHeldWhileAskedFor) {
   EXPECT_EQ(read(queue_), 8);
 }
 
+// A server answers for the parts of a large read in any order once several threads use it.
+TEST_F(HoldBackTest, WhatIsReadIsThereWhenItsEventIsDone) {
+  constexpr std::size_t kWords = 4 << 20;
+  cl_mem large = make_buffer(kWords * sizeof(cl_int));
+  std::vector<cl_int> words(kWords);
+  std::async(std::launch::async, [&] { EXPECT_EQ(cl().clFinish(queue_), CL_SUCCESS); }).get();
+  for (cl_int round = 1; round <= 60; ++round) {
+    cl_event done = nullptr;
+    ASSERT_EQ(
+        cl().clEnqueueFillBuffer(queue_, large, &round, sizeof round, 0, kWords * sizeof(cl_int), 0, nullptr, nullptr),
+        CL_SUCCESS);
+    ASSERT_EQ(
+        cl().clEnqueueReadBuffer(queue_, large, CL_FALSE, 0, kWords * sizeof(cl_int), words.data(), 0, nullptr, &done),
+        CL_SUCCESS);
+    ASSERT_EQ(cl().clFlush(queue_), CL_SUCCESS);
+    while (status_of(done) > CL_COMPLETE) std::this_thread::yield();
+    for (std::size_t word = 0; word < kWords; word += kWords / 64) ASSERT_EQ(words[word], round) << "at " << word;
+    cl().clReleaseEvent(done);
+  }
+  cl().clReleaseMemObject(large);
+}
+
 TEST_F(HoldBackTest, DrainGivesUpAtItsDeadline) {
   cl_program program = make_program(
       "kernel void slow(global int* to) { int x = 1; for (long i = 0; i < 1500000000L; ++i) x = x * 3 + i; *to = x; }");
