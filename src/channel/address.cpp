@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kRelaySocket = "/run/grus/host.sock";
 constexpr int kWaiting = 64;  // connections that wait to be accepted
 
 std::string reason() { return std::strerror(errno); }
@@ -60,6 +61,8 @@ void resolve(const Address& address, int flags, Resolved& resolved) {
 
 Address Address::parse(const std::string& text) {
   if (text.starts_with("unix:") && text.size() > 5) return {Kind::unix_socket, text.substr(5), {}};
+  if (text == "virtio-serial:") return {Kind::virtio_serial, kRelaySocket, {}};
+  if (text.starts_with("virtio-serial:")) return {Kind::virtio_serial, text.substr(14), {}};
   if (text.starts_with("tcp:")) {
     const std::size_t colon = text.rfind(':');
     std::string host = text.substr(4, colon > 4 ? colon - 4 : 0);
@@ -68,11 +71,13 @@ Address Address::parse(const std::string& text) {
     if (!host.empty() && !port.empty() && port.find_first_not_of("0123456789") == std::string::npos)
       return {Kind::tcp, host, port};
   }
-  throw std::invalid_argument{fmt::format("{} is no address of a server: write unix:PATH or tcp:HOST:PORT", text)};
+  throw std::invalid_argument{
+      fmt::format("{} is no address of a server: write unix:PATH, tcp:HOST:PORT, or virtio-serial: in a guest", text)};
 }
 
 std::string Address::text() const {
   if (kind == Kind::unix_socket) return "unix:" + path;
+  if (kind == Kind::virtio_serial) return "virtio-serial:" + path;
   const bool is_plain = path.find(':') == std::string::npos;  // of IPv6 addresses it isn't
   return is_plain ? fmt::format("tcp:{}:{}", path, port) : fmt::format("tcp:[{}]:{}", path, port);
 }
@@ -86,11 +91,12 @@ Address default_address() {
 }
 
 Descriptor connect_to(const Address& address, std::optional<std::chrono::milliseconds> limit) {
-  if (address.kind == Address::Kind::unix_socket) {
+  if (address.kind != Address::Kind::tcp) {
     const sockaddr_un name = unix_address(address.path);
     Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
-      throw Lost{fmt::format("{}: {}; is `grus serve` running there?", address.text(), reason())};
+      throw Lost{fmt::format("{}: {}; is `grus {}` running there?", address.text(), reason(),
+                             address.kind == Address::Kind::unix_socket ? "serve" : "relay")};
     return socket;
   }
   Resolved resolved;
@@ -145,7 +151,7 @@ bool is_of_this_user(const Descriptor& socket) {
 
 Descriptor listen_at(const Address& address) {
   const auto refuse = [&] { return Lost{fmt::format("{}: {}", address.text(), reason())}; };
-  if (address.kind == Address::Kind::unix_socket) {
+  if (address.kind != Address::Kind::tcp) {
     const sockaddr_un name = unix_address(address.path);
     const fs::path folder = fs::path{address.path}.parent_path();
     std::error_code error;

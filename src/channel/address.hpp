@@ -9,9 +9,9 @@
 
 namespace grus::channel {
 
-// "unix:PATH", or "tcp:HOST:PORT".
+// "unix:PATH", "tcp:HOST:PORT", or "virtio-serial:PATH" in a guest: the socket of its `grus relay`.
 struct Address {
-  enum class Kind { unix_socket, tcp };
+  enum class Kind { unix_socket, tcp, virtio_serial };
   Kind kind = Kind::unix_socket;
   std::string path;  // or the host
   std::string port;

@@ -31,6 +31,7 @@ Subcommand add_restore(CLI::App& grus);
 Subcommand add_why(CLI::App& grus);
 Subcommand add_profile(CLI::App& grus);
 Subcommand add_keys(CLI::App& grus);
+Subcommand add_relay(CLI::App& grus);
 Subcommand add_worker(CLI::App& grus);
 Subcommand add_door(CLI::App& grus);
 Subcommand add_enable(CLI::App& grus);

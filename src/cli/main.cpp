@@ -51,6 +51,7 @@ int run(const std::vector<std::string>& arguments) {
                                                add_why(grus),
                                                add_profile(grus),
                                                add_keys(grus),
+                                               add_relay(grus),
                                                add_bench(grus),
                                                add_enable(grus),
                                                add_disable(grus),

@@ -42,6 +42,10 @@ struct Options {
 // How clients come in there. Nobody from another host does without keys.
 channel::Security security_of(const channel::Address& address, const ServeSettings& settings) {
   using channel::Security;
+  if (address.kind == channel::Address::Kind::virtio_serial)
+    throw Problem{
+        fmt::format("--listen {}: listen at a Unix socket, and let `grus relay` bring guests there", address.text()),
+        kUsage};
   if (address.kind != channel::Address::Kind::tcp) return Security::plain;
   if (channel::is_loopback(address) && !settings.tls && !channel::are_keys_named()) {
     log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());
