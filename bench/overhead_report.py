@@ -8,6 +8,7 @@ import statistics
 
 import common
 import ratios
+from bare import BareTcp
 
 TIME = {"launch_pipelined", "launch_3_args", "read_4k", "map_64k", "map_16m", "map_use_host_ptr"}
 CORES_FOR_STAGING = 16
@@ -25,6 +26,7 @@ SERVED = {
 # A device with memory of its own is reached through the bulk area, which its driver knows.
 SERVED_GPU = {"write_bulk": (">=", 2.0), "read_bulk": (">=", 2.0)}
 ROUND_TRIP = "round_trip"
+UNLIMITED = ("native A", "native B", BareTcp.MODE)
 
 
 def limit_of(case, cpu, mode="grus"):
@@ -94,8 +96,8 @@ def rows_of(comparison, about):
                          "verdict": "BROKEN" if name in comparison.broken else "unclear", "about": about})
             continue
         trips = list(itertools.chain.from_iterable(taken.get(ROUND_TRIP, []) for taken in comparison.rounds))
-        for mode in comparison.commands:
-            limit = limit_of(name, comparison.device["cpu"], mode) if mode not in ("native A", "native B") else None
+        for mode in turns[0]:
+            limit = limit_of(name, comparison.device["cpu"], mode) if mode not in UNLIMITED else None
             values = sorted(turn[mode] for turn in turns)
             ratio = {"native A": (1.0, 1.0, 1.0), "native B": interval(rounds, against_itself)}.get(mode) \
                 or interval(rounds, against_native(mode))
@@ -149,7 +151,7 @@ def lines_of(rows):
         for mode in other_modes(rows) or ["native B"]:
             row = by_mode.get(mode)
             shown = row or native
-            if not shown:
+            if not shown or (mode == BareTcp.MODE and not row):
                 continue
             lines.append([shown.get("what", name), shown["unit"], middle_and_tenth(native), mode, middle_and_tenth(row),
                           against_text(row), ratio_text(by_mode.get("native B")), shown.get("limit", ""), shown.get("verdict", ""),

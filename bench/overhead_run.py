@@ -24,6 +24,7 @@ import time
 
 import common
 import overhead_report
+from bare import PARTS, BareTcp
 from harness import modes
 
 TURN_TIMEOUT_S = 180
@@ -80,7 +81,8 @@ class Runner:
 
 
 class Comparison:
-    def __init__(self, options, cases, commands):
+    def __init__(self, options, cases, commands, bare=None):
+        self.bare = bare  # beside what goes over TCP
         self.options = options
         self.cases = cases
         self.commands = commands  # mode: (command, environment)
@@ -143,6 +145,8 @@ class Comparison:
                 samples = 3 if overhead_report.is_bulk(case) else self.options.samples
                 answers = runners[mode].ask(f"{case['case']} {samples}", samples)
                 taken[mode] = statistics.median(answer["value"] for answer in answers)
+            if self.bare and case["case"] in PARTS:
+                taken[BareTcp.MODE] = statistics.median(self.bare.measure(case["case"]) for _ in range(3))
             values.append(taken)
             self.seconds.setdefault(case["case"], []).append(time.monotonic() - began)
             text = f"round {len(self.rounds) + 1} of {self.options.rounds}, {case['case']}"
@@ -222,8 +226,9 @@ def main():
         with modes.chosen_modes(chosen.mode, folder, chosen.grus) as (ways, _):
             commands = {"native A": (serve, ways[0].environment), "native B": (serve, ways[0].environment)}
             commands |= {way.name: (way.prefix + serve, way.environment) for way in ways[1:-1]}
-            comparison = Comparison(chosen, chosen_cases(overhead, names_of_cases(chosen)), commands)
-            comparison.measure()
+            with BareTcp() if "tcp" in chosen.mode else contextlib.nullcontext() as bare:
+                comparison = Comparison(chosen, chosen_cases(overhead, names_of_cases(chosen)), commands, bare)
+                comparison.measure()
     device = comparison.device
     versions = {"driver": f"{device['platform']} {device['driver']}", "platform": " ".join(device["platform_version"].split())}
     if chosen.mode:
