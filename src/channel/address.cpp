@@ -1,16 +1,19 @@
 #include "channel/address.hpp"
 
 #include <arpa/inet.h>
+#include <linux/vm_sockets.h>
 #include <netdb.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "base/log.hpp"
 #include "channel/stream.hpp"
@@ -21,6 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRelaySocket = "/run/grus/host.sock";
+struct Guest {
+  std::string_view name;
+  unsigned number;
+};
+constexpr Guest kGuests[] = {{"host", VMADDR_CID_HOST}, {"local", VMADDR_CID_LOCAL}, {"any", VMADDR_CID_ANY}};
 constexpr int kWaiting = 64;  // connections that wait to be accepted
 
 std::string reason() { return std::strerror(errno); }
@@ -40,6 +48,20 @@ bool is_safe(const fs::path& folder) {
   if (stat(folder.c_str(), &about) != 0) return false;
   const bool owned = about.st_uid == geteuid() || about.st_uid == 0;
   return owned && ((about.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (about.st_mode & S_ISVTX) != 0);
+}
+
+sockaddr_vm vsock_address(const Address& address) {
+  sockaddr_vm name{};
+  name.svm_family = AF_VSOCK;
+  const auto known = std::find_if(std::begin(kGuests), std::end(kGuests),
+                                  [&](const auto& guest) { return guest.name == address.path; });
+  name.svm_cid = known != std::end(kGuests) ? known->number : static_cast<unsigned>(std::stoul(address.path));
+  name.svm_port = static_cast<unsigned>(std::stoul(address.port));
+  return name;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 struct Resolved {
@@ -63,21 +85,28 @@ Address Address::parse(const std::string& text) {
   if (text.starts_with("unix:") && text.size() > 5) return {Kind::unix_socket, text.substr(5), {}};
   if (text == "virtio-serial:") return {Kind::virtio_serial, kRelaySocket, {}};
   if (text.starts_with("virtio-serial:")) return {Kind::virtio_serial, text.substr(14), {}};
-  if (text.starts_with("tcp:")) {
+  const bool is_vsock = text.starts_with("vsock:");
+  if (text.starts_with("tcp:") || is_vsock) {
+    const std::size_t start = text.find(':') + 1;
     const std::size_t colon = text.rfind(':');
-    std::string host = text.substr(4, colon > 4 ? colon - 4 : 0);
+    std::string host = text.substr(start, colon > start ? colon - start : 0);
     const std::string port = text.substr(colon + 1);
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-    if (!host.empty() && !port.empty() && port.find_first_not_of("0123456789") == std::string::npos)
-      return {Kind::tcp, host, port};
+    const bool is_guest = is_number(host) || std::any_of(std::begin(kGuests), std::end(kGuests),
+                                                         [&](const Guest& guest) { return guest.name == host; });
+    if (!host.empty() && is_number(port) && (is_guest || !is_vsock))
+      return {is_vsock ? Kind::vsock : Kind::tcp, host, port};
   }
   throw std::invalid_argument{
-      fmt::format("{} is no address of a server: write unix:PATH, tcp:HOST:PORT, or virtio-serial: in a guest", text)};
+      fmt::format("{} is no address of a server: write unix:PATH, tcp:HOST:PORT, or in a guest "
+                  "vsock:host:PORT or virtio-serial:",
+                  text)};
 }
 
 std::string Address::text() const {
   if (kind == Kind::unix_socket) return "unix:" + path;
   if (kind == Kind::virtio_serial) return "virtio-serial:" + path;
+  if (kind == Kind::vsock) return fmt::format("vsock:{}:{}", path, port);
   const bool is_plain = path.find(':') == std::string::npos;  // of IPv6 addresses it isn't
   return is_plain ? fmt::format("tcp:{}:{}", path, port) : fmt::format("tcp:[{}]:{}", path, port);
 }
@@ -91,7 +120,14 @@ Address default_address() {
 }
 
 Descriptor connect_to(const Address& address, std::optional<std::chrono::milliseconds> limit) {
-  if (address.kind != Address::Kind::tcp) {
+  if (address.kind == Address::Kind::vsock) {
+    const sockaddr_vm name = vsock_address(address);
+    Descriptor socket{::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
+      throw Lost{fmt::format("{}: {}; is `grus serve` running there?", address.text(), reason())};
+    return socket;
+  }
+  if (address.is_path()) {
     const sockaddr_un name = unix_address(address.path);
     Descriptor socket{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
     if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0)
@@ -135,8 +171,12 @@ std::string other_side_of(const Descriptor& socket) {
   socklen_t size = sizeof name;
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
+  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&name), &size) != 0) return "somebody";
+  if (name.ss_family == AF_VSOCK) {
+    const auto& guest = reinterpret_cast<const sockaddr_vm&>(name);
+    return Address{Address::Kind::vsock, std::to_string(guest.svm_cid), std::to_string(guest.svm_port)}.text();
+  }
+  if (getnameinfo(reinterpret_cast<sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "somebody";
   return Address{Address::Kind::tcp, host, port}.text();
@@ -151,7 +191,15 @@ bool is_of_this_user(const Descriptor& socket) {
 
 Descriptor listen_at(const Address& address) {
   const auto refuse = [&] { return Lost{fmt::format("{}: {}", address.text(), reason())}; };
-  if (address.kind != Address::Kind::tcp) {
+  if (address.kind == Address::Kind::vsock) {
+    const sockaddr_vm name = vsock_address(address);
+    Descriptor socket{::socket(AF_VSOCK, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof name) != 0 ||
+        listen(socket.get(), kWaiting) != 0)
+      throw refuse();
+    return socket;
+  }
+  if (address.is_path()) {
     const sockaddr_un name = unix_address(address.path);
     const fs::path folder = fs::path{address.path}.parent_path();
     std::error_code error;

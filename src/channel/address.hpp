@@ -9,15 +9,17 @@
 
 namespace grus::channel {
 
-// "unix:PATH", "tcp:HOST:PORT", or "virtio-serial:PATH" in a guest: the socket of its `grus relay`.
+// "unix:PATH", "tcp:HOST:PORT", or between a guest and its host "vsock:CID:PORT" and "virtio-serial:PATH", which is the
+// socket of the guest's `grus relay`.
 struct Address {
-  enum class Kind { unix_socket, tcp, virtio_serial };
+  enum class Kind { unix_socket, tcp, vsock, virtio_serial };
   Kind kind = Kind::unix_socket;
-  std::string path;  // or the host
+  std::string path;  // or the host, or the number of the guest
   std::string port;
 
   static Address parse(const std::string& text);  // throws std::invalid_argument, saying what is wrong with it
   std::string text() const;
+  bool is_path() const { return kind == Kind::unix_socket || kind == Kind::virtio_serial; }
 };
 
 // Where `grus serve` listens unless told: in the user's runtime folder.

@@ -207,10 +207,9 @@ bool is_taken(Stream& stream, std::uint64_t received) {
 Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
 
 Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
-  const bool is_relayed = address.kind == Address::Kind::virtio_serial;
-  if (!send_whole(socket,
-                  Preamble{.purpose = is_relayed ? Preamble::Purpose::relayed_session : Preamble::Purpose::session,
-                           .security = keys ? Security::tls : Security::plain}))
+  const bool is_bare = address.kind == Address::Kind::virtio_serial || address.kind == Address::Kind::vsock;
+  if (!send_whole(socket, Preamble{.purpose = is_bare ? Preamble::Purpose::bare_session : Preamble::Purpose::session,
+                                   .security = keys ? Security::tls : Security::plain}))
     throw Lost{"it closed the connection"};
   const auto lasting = [&](std::unique_ptr<Stream> stream, const Welcome& welcome) {
     return std::make_unique<LastingStream>(std::move(stream), [=](std::uint64_t received, const Lost& why) {
@@ -227,7 +226,7 @@ Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<c
   if (!passed) throw Lost{"it closed the connection"};
   const Welcome& welcome = passed->what;
   check(welcome);
-  if (is_relayed) return {std::make_unique<SocketStream>(std::move(socket)), nullptr};
+  if (is_bare) return {std::make_unique<SocketStream>(std::move(socket)), nullptr};
   if (!welcome.has_memory) return {lasting(std::make_unique<SocketStream>(std::move(socket)), welcome), nullptr};
   auto& got = passed->descriptors;
   auto memory = SharedMemory::map(std::move(got[0]), welcome.memory);
@@ -369,7 +368,7 @@ Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const
                       std::uint64_t session, Resumptions& resumptions) {
   Welcome welcome;
   welcome.protocol = common_protocol(preamble.protocols, {});
-  if (preamble.purpose == Preamble::Purpose::relayed_session) {
+  if (preamble.purpose == Preamble::Purpose::bare_session) {
     auto stream = stream_of(std::move(socket), std::move(keys), kPatienceWithClient);
     send_whole(*stream, welcome);
     return {std::move(stream), nullptr};

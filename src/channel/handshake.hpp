@@ -34,8 +34,8 @@ struct Protocols {
 };
 
 struct Preamble {
-  // The last is a session that can share no memory, for the server's end is another than the client's.
-  enum class Purpose : std::uint32_t { session, resume, status, pages, relayed_session };
+  // A bare session shares no memory, and ends with its connection.
+  enum class Purpose : std::uint32_t { session, resume, status, pages, bare_session };
   std::uint32_t magic = kMagic;
   Protocols protocols{};
   Purpose purpose = Purpose::session;

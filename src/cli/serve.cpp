@@ -46,6 +46,8 @@ channel::Security security_of(const channel::Address& address, const ServeSettin
     throw Problem{
         fmt::format("--listen {}: listen at a Unix socket, and let `grus relay` bring guests there", address.text()),
         kUsage};
+  if (address.kind == channel::Address::Kind::vsock)
+    log::warn("serve", "{}: every user of a guest of this host can run programs there, as this user", address.text());
   if (address.kind != channel::Address::Kind::tcp) return Security::plain;
   if (channel::is_loopback(address) && !settings.tls && !channel::are_keys_named()) {
     log::warn("serve", "{}: every user of this host can run programs there, as this user", address.text());

@@ -1,6 +1,5 @@
 #include "server/peer.hpp"
 
-#include <netdb.h>
 #include <sys/socket.h>
 
 #include <fstream>
@@ -33,14 +32,7 @@ Peer peer_of(const channel::Descriptor& socket) {
     std::erase_if(peer.program, [](char c) { return static_cast<unsigned char>(c) < ' '; });  // it chose that name
     return peer;
   }
-  sockaddr_storage name{};
-  socklen_t size = sizeof name;
-  char host[NI_MAXHOST];
-  char port[NI_MAXSERV];
-  if (getpeername(socket.get(), reinterpret_cast<sockaddr*>(&name), &size) == 0 &&
-      getnameinfo(reinterpret_cast<sockaddr*>(&name), size, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) == 0)
-    peer.address = channel::Address{channel::Address::Kind::tcp, host, port}.text();
+  peer.address = channel::other_side_of(socket);
   return peer;
 }
 
