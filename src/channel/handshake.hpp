@@ -35,7 +35,7 @@ struct Protocols {
 
 struct Preamble {
   // A bare session shares no memory, and ends with its connection.
-  enum class Purpose : std::uint32_t { session, resume, status, pages, bare_session };
+  enum class Purpose : std::uint32_t { session, resume, status, pages, bare_session, change };
   std::uint32_t magic = kMagic;
   Protocols protocols{};
   Purpose purpose = Purpose::session;

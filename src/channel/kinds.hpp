@@ -58,6 +58,7 @@ enum class Kind : std::uint16_t {
   answer = 0x200,
   notice,  // an error that a context's callback is to be told
   output,  // what kernels print
+  ended,   // why there is nothing more to come
 };
 
 enum class Crowd : std::uint16_t { no, yes };

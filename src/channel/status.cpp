@@ -20,14 +20,12 @@ void receive(const Descriptor& socket, void* to, std::size_t size, const std::st
     throw Lost{fmt::format("{}: it closed the connection", server)};
 }
 
-}  // namespace
-
-std::string ask_status(const Address& address) {
+template <typename... Said>
+std::string ask(const Address& address, const Said&... said) {
   const std::string server = address.text();
   const Descriptor socket = connect_to(address);
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
-  const Preamble preamble{.purpose = Preamble::Purpose::status};
-  (void)!::send(socket.get(), &preamble, sizeof preamble, MSG_NOSIGNAL);
+  ((void)!::send(socket.get(), &said, sizeof said, MSG_NOSIGNAL), ...);
   std::array<std::byte, sizeof(Welcome)> start;
   std::uint64_t length = 0;
   receive(socket, start.data(), sizeof length, server);
@@ -42,6 +40,16 @@ std::string ask_status(const Address& address) {
   std::string document(length, '\0');
   receive(socket, document.data(), document.size(), server);
   return document;
+}
+
+}  // namespace
+
+std::string ask_status(const Address& address) {
+  return ask(address, Preamble{.purpose = Preamble::Purpose::status});
+}
+
+std::string ask_change(const Address& address, const TenantChange& change) {
+  return ask(address, Preamble{.purpose = Preamble::Purpose::change}, change);
 }
 
 std::string status_answer(const std::string& document) {

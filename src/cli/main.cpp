@@ -42,6 +42,7 @@ int run(const std::vector<std::string>& arguments) {
                                                add_info(grus),
                                                add_serve(grus),
                                                add_ps(grus),
+                                               add_tenants(grus),
                                                add_move(grus),
                                                add_drain(grus),
                                                add_suspend(grus),

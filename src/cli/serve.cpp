@@ -11,6 +11,7 @@
 #include "cli/installation.hpp"
 #include "cli/problem.hpp"
 #include "cli/serve_settings.hpp"
+#include "cli/tenant_text.hpp"
 #include "server/door.hpp"
 #include "server/sandbox.hpp"
 #include "server/worker.hpp"
@@ -78,6 +79,14 @@ uid_t user_of(const std::string& name) {
   throw Problem{fmt::format("--user {}: there is no such user", name), kUsage};
 }
 
+std::pair<std::string, server::TenantTerms> tenant_of(const std::string& text) {
+  try {
+    return read_tenant(text);
+  } catch (const std::invalid_argument& error) {
+    throw Problem{fmt::format("--tenant {}: {}", text, error.what()), kUsage};
+  }
+}
+
 std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings) {
   std::vector<server::ServeOptions::Place> places;
   try {
@@ -122,6 +131,9 @@ int serve(const CLI::App& app, Options& options) {
   how.sessions = settings.sessions;
   how.direct = settings.direct;
   how.audit = settings.audit;
+  how.shares = settings.shares;
+  how.time_limit = std::chrono::seconds{settings.time_limit};
+  for (const auto& text : settings.tenants) how.tenants.insert_or_assign(tenant_of(text).first, tenant_of(text).second);
   for (const auto& name : settings.users) how.users.push_back(user_of(name));
   require_sandbox(settings);
   setenv("GRUS_VENDORS", choose_vendors(settings.vendors, find_installation()).c_str(), /*overwrite=*/1);

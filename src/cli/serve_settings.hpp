@@ -22,6 +22,9 @@ struct ServeSettings {
   std::vector<std::string> users;
   unsigned sessions = server::kMostSessions;
   Size memory;
+  std::vector<std::string> tenants;
+  bool shares = true;
+  unsigned time_limit = 60;
   bool direct = true;
   unsigned grace = 10;
   unsigned drain = 0;

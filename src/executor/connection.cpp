@@ -202,6 +202,10 @@ void Connection::receive_one() {
       std::fwrite(body.data(), 1, body.size(), stdout);
       return;
     }
+    if (head.kind == channel::Kind::ended) {
+      input_.read_body(head, body);
+      throw channel::Lost{"it ended this session: " + wire::Reader{body}.take<std::string>()};
+    }
     Incoming bulk;
     if (head.kind == channel::Kind::answer) {
       const std::lock_guard lock{in_mutex_};

@@ -9,6 +9,7 @@
 
 #include "command/executor.hpp"
 #include "executor/staging.hpp"
+#include "executor/turn.hpp"
 #include "executor/vendor.hpp"
 #include "executor/vendor_table.hpp"
 #include "executor/watch.hpp"
@@ -26,6 +27,9 @@ class LocalExecutor final : public Executor {
   ~LocalExecutor() override;
   // Nobody uses it: forgets its drivers, unless one still has work. They are loaded again if somebody asks for devices.
   bool let_drivers_go();
+  // Commands for this device wait for their turn. Before there are queues; the turn outlives this.
+  void share_device(std::uint32_t platform, cl_uint index, Turn& turn);
+  Turn* turn_at(ObjectId queue) const { return queues_[queue] ? queues_[queue]->turn : nullptr; }
   LocalExecutor(const LocalExecutor&) = delete;
   LocalExecutor& operator=(const LocalExecutor&) = delete;
 
@@ -117,7 +121,9 @@ class LocalExecutor final : public Executor {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
     bool is_own = false;                     // see kOwnQueue
+    bool in_order = true;
     std::atomic<bool> busy{false};           // something was enqueued since it was last known to be idle
+    Turn* turn = nullptr;                    // where it is shared with other processes
     std::unique_ptr<Staging> staging;        // where the device has memory of its own
     std::shared_ptr<VendorContext> context;  // whose notice the driver may call for as long as there is work
   };
@@ -126,6 +132,7 @@ class LocalExecutor final : public Executor {
     SpinLock lock;                      // guards what the vendor's kernel holds, from the first argument to the launch
     std::uint64_t stamp = 0;            // of the launch whose arguments it holds
     std::vector<std::uint64_t> stamps;  // of the arguments that it holds
+    std::uint32_t kind = 0;             // see Work
   };
   // What to do when the vendor is done with a memory object.
   struct Gone {
@@ -142,12 +149,15 @@ class LocalExecutor final : public Executor {
     cl_event first = nullptr;  // of a command that was sent in several parts, for its profile
   };
 
+  // With work for the device, or without any.
+  template <typename Call>
+  cl_int place(const Placement& placement, const Work& work, Call call);
   template <typename Call>
   cl_int place(const Placement& placement, Call call);
   template <typename Call>
   cl_int place_in_full(const Placement& placement, cl_command_queue queue, Call call);
   template <typename Copy>
-  cl_int stage(const Placement& placement, Copy copy);
+  cl_int stage(const Placement& placement, std::size_t size, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
@@ -183,6 +193,7 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorKernel*> kernels_;
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
+  std::map<cl_device_id, Turn*> turns_;
   std::mutex in_place_mutex_;  // guards what follows
   std::map<cl_device_id, bool> in_place_;
   std::mutex queues_mutex_;  // guards the two that follow
@@ -194,6 +205,7 @@ class LocalExecutor final : public Executor {
     cl_event marker = nullptr;
   };
   static bool release_if_done(const Leaving& leaving);
+  Turn* turn_of(cl_device_id device) const;
   cl_int finish_leaving();  // waits for what released queues still have to do
   std::vector<Leaving> leaving_;
   Watch watch_;  // the first to go: it looks at events

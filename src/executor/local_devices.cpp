@@ -20,12 +20,6 @@ int version_of(const std::string& text) {  // "OpenCL 3.0 …"
   return major * 100 + minor * 10;
 }
 
-bool is_finished(cl_event event) {
-  cl_int status = CL_QUEUED;
-  functions(event).clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
-  return status <= CL_COMPLETE;
-}
-
 }  // namespace
 
 std::vector<std::shared_ptr<Vendor>> LocalExecutor::load_vendors() {
@@ -235,12 +229,32 @@ cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId de
   queue->handle = handle;
   queue->device = device;
   queue->is_own = is_own;
+  for (std::size_t next = 0; next + 1 < properties.size(); next += 2) {
+    if (properties[next] == CL_QUEUE_PROPERTIES)
+      queue->in_order = !(properties[next + 1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+  }
   queue->context = *contexts_[context_id];
+  queue->turn = turn_of(device);
   queue->staging = Staging::for_queue(context.handle, device, handle);
   const std::lock_guard lock{queues_mutex_};
   all_queues_.push_back(queue.get());
   queues_.set(id, queue.release());
   return CL_SUCCESS;
+}
+
+void LocalExecutor::share_device(std::uint32_t platform, cl_uint index, Turn& turn) {
+  turns_[platforms_[platform].devices[index]] = &turn;
+}
+
+// A part of a device is shared as the device is.
+Turn* LocalExecutor::turn_of(cl_device_id device) const {
+  if (turns_.empty()) return nullptr;
+  for (cl_device_id parent = nullptr; device; device = parent) {
+    if (const auto found = turns_.find(device); found != turns_.end()) return found->second;
+    parent = nullptr;
+    functions(device).clGetDeviceInfo(device, CL_DEVICE_PARENT_DEVICE, sizeof(parent), &parent, nullptr);
+  }
+  return nullptr;
 }
 
 cl_int LocalExecutor::set_queue_property(ObjectId id, cl_command_queue_properties properties, cl_bool enable,
@@ -253,6 +267,7 @@ cl_int LocalExecutor::set_queue_property(ObjectId id, cl_command_queue_propertie
 bool LocalExecutor::release_if_done(const Leaving& leaving) {
   if (!is_finished(leaving.marker)) return false;
   const auto& vendor = functions(leaving.marker);
+  if (leaving.queue->turn) leaving.queue->turn->forget(leaving.queue->handle);
   vendor.clReleaseEvent(leaving.marker);
   vendor.clReleaseCommandQueue(leaving.queue->handle);
   vendor.clReleaseDevice(leaving.queue->device);
@@ -271,6 +286,7 @@ void LocalExecutor::free_queue(std::unique_ptr<VendorQueue> queue) {
     vendor.clRetainDevice(queue->device);
     leaving_.push_back({std::move(queue), marker});
   } else {
+    if (queue->turn) queue->turn->forget(queue->handle);
     vendor.clReleaseCommandQueue(queue->handle);
   }
 }

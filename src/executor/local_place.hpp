@@ -27,6 +27,21 @@ template <typename Call>
 }
 
 template <typename Call>
+cl_int LocalExecutor::place(const Placement& placement, const Work& work, Call call) {
+  const VendorQueue& to = *queues_[placement.queue];
+  const auto since = to.turn && placement.blocking == Blocking::yes ? Turn::Clock::now() : Turn::Clock::time_point{};
+  cl_int code = CL_SUCCESS;
+  std::uint64_t sent = 0;
+  {
+    const Turn::Pass pass{to.turn, to.handle, work, to.in_order ? placement.event.value() : 0};
+    if (since != Turn::Clock::time_point{}) sent = to.turn->sent();
+    code = place(placement, call);
+  }
+  if (sent != 0 && to.in_order) to.turn->saw_end_of(to.handle, since, sent);
+  return code;
+}
+
+template <typename Call>
 cl_int LocalExecutor::place(const Placement& placement, Call call) {
   VendorQueue& to = *queues_[placement.queue];
   const cl_int code =

@@ -312,6 +312,7 @@ cl_int LocalExecutor::create_kernel(ObjectId id, ObjectId program_id, const Kern
   if (!handle) return code;
   auto kernel = std::make_unique<VendorKernel>();
   kernel->handle = handle;
+  kernel->kind = Work::kind_of_kernel(program_id.value(), facts.name);
   kernel->stamps.resize(facts.arguments.size());
   kernels_.set(id, kernel.release());
   return CL_SUCCESS;
@@ -382,8 +383,22 @@ cl_int LocalExecutor::set_arguments(VendorKernel& kernel, const command::Launch&
   return CL_SUCCESS;
 }
 
+namespace {
+
+std::uint64_t work_items(const command::Launch& launch) {
+  std::uint64_t all = 1;
+  for (cl_uint dimension = 0; launch.global && dimension < launch.dimensions; ++dimension)
+    all *= launch.global[dimension];
+  return all;
+}
+
+}  // namespace
+
 cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& placement) {
   VendorKernel& kernel = *kernels_[launch.kernel];
+  const VendorQueue& to = *queues_[placement.queue];
+  const Turn::Pass pass{to.turn, to.handle, to.turn ? Work{kernel.kind, work_items(launch)} : Work{},
+                        to.in_order ? placement.event.value() : 0};
   const std::lock_guard lock{kernel.lock};
   if (kernel.stamp != launch.stamp) {
     if (const cl_int code = set_arguments(kernel, launch); code != CL_SUCCESS) return code;

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "channel/shared_memory.hpp"
+#include "server/lease_page.hpp"
 
 namespace grus::server {
 
@@ -46,20 +47,26 @@ struct Counters {
 nlohmann::ordered_json to_json(const Counters& counters);
 std::string why_ended(const Counters& counters);  // empty if the worker didn't say
 
-// The page that they are in.
+// The memory that they are in, and what a worker has its devices by.
 class SharedCounters {
  public:
-  static SharedCounters make() { return SharedCounters{channel::SharedMemory::make({.rings = sizeof(Counters)})}; }
+  static SharedCounters make() { return SharedCounters{channel::SharedMemory::make({.rings = sizeof(Shared)})}; }
   static SharedCounters map(channel::Descriptor page) {
-    return SharedCounters{channel::SharedMemory::map(std::move(page), {.rings = sizeof(Counters)})};
+    return SharedCounters{channel::SharedMemory::map(std::move(page), {.rings = sizeof(Shared)})};
   }
 
   explicit operator bool() const { return memory_ != nullptr; }
   int descriptor() const { return memory_->descriptor(); }
-  Counters& operator*() const { return *reinterpret_cast<Counters*>(memory_->rings()); }
+  Counters& operator*() const { return shared().counters; }
   Counters* operator->() const { return &**this; }
+  LeasePage& leases() const { return shared().leases; }
 
  private:
+  struct Shared {
+    Counters counters;
+    LeasePage leases;
+  };
+  Shared& shared() const { return *reinterpret_cast<Shared*>(memory_->rings()); }
   explicit SharedCounters(std::shared_ptr<channel::SharedMemory> memory) : memory_{std::move(memory)} {}
   std::shared_ptr<channel::SharedMemory> memory_;
 };

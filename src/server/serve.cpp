@@ -1,6 +1,7 @@
 #include "server/serve.hpp"
 
 #include <poll.h>
+#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -27,6 +28,7 @@
 #include "server/counters.hpp"
 #include "server/door.hpp"
 #include "server/handover.hpp"
+#include "server/leases.hpp"
 #include "server/peer.hpp"
 
 namespace grus::server {
@@ -38,6 +40,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{10};      // with who connects and isn't let in yet
 constexpr std::chrono::seconds kPatienceAtEnd{5};  // with workers that were told to end
 constexpr std::chrono::seconds kPatienceWithPeers{2};
+constexpr std::chrono::milliseconds kTimeToEnd{500};  // for a worker that has to say why it ends
 constexpr std::size_t kMostGreeting = 256;
 constexpr int kMostRefusals = 20;  // that are noted in a second: whoever comes again and again fills no disk
 constexpr rlim_t kManyFiles = 16384;
@@ -49,6 +52,7 @@ struct Greeting {
   channel::Security security;
   Clock::time_point until;
   channel::Preamble preamble{};
+  channel::TenantChange change{};  // follows it if that is what it is for
   std::size_t received = 0;
   std::string answer{};
   bool is_refused = false;
@@ -76,19 +80,32 @@ struct Worker {
   std::uint64_t session = 0;  // 0: it waits for a client
   Peer peer{};
   Clock::time_point since{};
+  std::string tenant{};
   pid_t connecting = 0;  // the process that does so for it; 0: none
   std::string why{};     // the server ended it
+  std::optional<Clock::time_point> ends{};
 
   json facts() const {
     const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - since);
     json all = {{"session", fmt::format("{:016x}", session)},
                 {"peer", peer.json()},
+                {"tenant", tenant},
                 {"worker", child.process},
                 {"seconds", static_cast<double>(age.count()) / 1000}};
     all.update(to_json(*counters));
     return all;
   }
 };
+
+bool is_tenant_by_itself(const Peer& peer) { return peer.name.empty() && !peer.user; }
+
+// Who is behind a session: by certificate, by user, or nobody knows and each is one by itself.
+std::string tenant_of(const Peer& peer, std::uint64_t session) {
+  if (!peer.name.empty()) return peer.name;
+  if (is_tenant_by_itself(peer)) return fmt::format("session-{:08x}", session >> 32U);
+  const passwd* const entry = getpwuid(*peer.user);
+  return entry ? entry->pw_name : std::to_string(*peer.user);
+}
 
 // Each session takes a few descriptors.
 void allow_many_files() {
@@ -111,6 +128,9 @@ class Server {
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
     sigprocmask(SIG_BLOCK, &handled, &before_);
     signals_ = channel::Descriptor{signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)};
+    if (!options.shares) return;
+    leases_.emplace(options.time_limit);
+    for (const auto& [tenant, terms] : options.tenants) leases_->set_terms(tenant, terms);
   }
 
   int run() {
@@ -131,6 +151,7 @@ class Server {
       ready.push_back({signals_.get(), POLLIN, 0});
       for (const auto& socket : listening_) ready.push_back({socket.get(), POLLIN, 0});
       ready.push_back({door_ ? door_->control.get() : -1, POLLIN, 0});
+      ready.push_back({leases_ ? leases_->greedy() : -1, POLLIN, 0});
       for (const auto& greeting : greetings_) {
         const auto events = static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT);
         ready.push_back({greeting.at_door != 0 ? -1 : greeting.socket.get(), events, 0});
@@ -141,6 +162,8 @@ class Server {
         if (ready[ready.size() - workers_.size() + index].revents & POLLIN) connect_for(workers_[index]);
       }
       if (ready[listening_.size() + 1].revents) hear_door();
+      if (ready[listening_.size() + 2].revents) end_greedy();
+      kill_late_workers();
       if (ready[0].revents) handle_signals();
       while (!greetings_.empty() && greetings_.front().until < Clock::now()) give_up_first();
       for (std::size_t index = 0; index < listening_.size(); ++index) {
@@ -166,6 +189,8 @@ class Server {
 
   // How long to wait for something to happen, in milliseconds.
   int patience() const {
+    if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) { return one.ends.has_value(); }))
+      return 50;
     if (!ending_) return greetings_.empty() ? -1 : 1000;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(drained_ - Clock::now()).count();
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
@@ -274,16 +299,23 @@ class Server {
         go_on(greeting);
         continue;
       }
-      auto* const bytes = reinterpret_cast<std::byte*>(&greeting.preamble);
-      const ssize_t received = recv(greeting.socket.get(), bytes + greeting.received,
-                                    sizeof greeting.preamble - greeting.received, MSG_DONTWAIT);
+      const std::span<std::byte> room = room_for(greeting);
+      const ssize_t received = recv(greeting.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
       if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
-      if (received > 0 && greeting.received < sizeof greeting.preamble) continue;
+      if (received > 0 && !room_for(greeting).empty()) continue;
       if (received > 0 && greeting.preamble.magic == channel::kMagic) serve_purpose(greeting);
       if (!is_awaited(greeting)) greeting.socket.reset();
     }
     std::erase_if(greetings_, [](const Greeting& greeting) { return greeting.socket.get() < 0; });
+  }
+
+  // For what is still to come before it is known what they want.
+  static std::span<std::byte> room_for(Greeting& greeting) {
+    const std::span<std::byte> preamble = std::as_writable_bytes(std::span{&greeting.preamble, 1});
+    if (greeting.received < preamble.size()) return preamble.subspan(greeting.received);
+    if (greeting.preamble.purpose != channel::Preamble::Purpose::change) return {};
+    return std::as_writable_bytes(std::span{&greeting.change, 1}).subspan(greeting.received - preamble.size());
   }
 
   // Who was let in begins the second TLS then; before, it would take an answer for a part of the first.
@@ -338,6 +370,8 @@ class Server {
       note_refusal(greeting.peer, channel::text_of_difference(greeting.preamble.protocols, {}, "client", "server"));
     } else if (greeting.preamble.purpose == Purpose::status) {
       greeting.answer = channel::status_answer(status_for(greeting.peer));
+    } else if (greeting.preamble.purpose == Purpose::change) {
+      greeting.answer = channel::status_answer(change_for(greeting));
     } else if (greeting.preamble.purpose == Purpose::pages) {
       bring_pages(greeting);
     } else if (greeting.preamble.purpose == Purpose::resume && !worker_to_resume(greeting)) {
@@ -374,10 +408,47 @@ class Server {
       const bool sees_all = *peer.user == 0 || *peer.user == geteuid();
       for (const Worker& worker : workers_) {
         if (worker.session != 0 && (sees_all || worker.peer.user == peer.user))
-          answer["sessions"].push_back(worker.facts());
+          answer["sessions"].push_back(facts_of(worker));
       }
+      if (leases_) answer["tenants"] = tenants_for(peer, sees_all);
     }
     return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+  }
+
+  std::string change_for(const Greeting& greeting) {
+    const channel::TenantChange& change = greeting.change;
+    const std::string tenant{change.tenant.data(), strnlen(change.tenant.data(), change.tenant.size())};
+    const std::optional<uid_t> user = greeting.peer.user;
+    if (!user || (*user != 0 && *user != geteuid()))
+      return json{{"error", "only the user of the server and root change something, on its own host"}}.dump();
+    if (!leases_) return json{{"error", "it doesn't share its devices (--no-shares)"}}.dump();
+    if (tenant.empty() || change.weight > TenantTerms::kMostWeight || change.cap > 100)
+      return json{{"error", "that makes no sense"}}.dump();
+    TenantTerms terms = leases_->terms(tenant);
+    if (change.weight != 0) terms.weight = change.weight;
+    if (change.cap != 0) terms.cap = change.cap;
+    leases_->set_terms(tenant, terms);
+    audit_.note("change", {{"peer", greeting.peer.json()},
+                           {"tenant", tenant},
+                           {"weight", terms.weight},
+                           {"cap_percent", terms.cap}});
+    return status_for(greeting.peer);
+  }
+
+  json facts_of(const Worker& worker) const {
+    json facts = worker.facts();
+    if (leases_) facts.update(leases_->session_json(worker.session));
+    return facts;
+  }
+
+  json tenants_for(const Peer& peer, bool sees_all) const {
+    json all = leases_->tenants_json();
+    const std::string own = tenant_of(peer, 0);
+    json seen = json::array();
+    for (json& tenant : all) {
+      if (sees_all || tenant["tenant"] == own) seen.push_back(std::move(tenant));
+    }
+    return seen;
   }
 
   // In a process of its own, one at a time: whoever is to answer may take long.
@@ -425,10 +496,12 @@ class Server {
           std::find_if(workers_.begin(), workers_.end(), [](const auto& one) { return one.session == 0; });
       if (ready != workers_.end()) {
         (void)!getrandom(&ready->session, sizeof ready->session, 0);
-        const int descriptors[] = {greeting.socket.get(), ready->counters.descriptor()};
-        started = hand_over(greeting, *ready, descriptors);
+        channel::Descriptor bell = leases_ ? Leases::new_bell() : channel::Descriptor{};
+        const int descriptors[] = {greeting.socket.get(), ready->counters.descriptor(), bell.get()};
+        started = hand_over(greeting, *ready, {descriptors, leases_ ? 3U : 2U});
         if (started) {
           note_start(*ready, greeting.peer);
+          if (leases_) leases_->add(ready->session, ready->tenant, ready->counters, std::move(bell));
         } else {
           workers_.erase(ready);
         }
@@ -440,17 +513,18 @@ class Server {
 
   void note_start(Worker& worker, const Peer& peer) const {
     worker.peer = peer;
+    worker.tenant = tenant_of(peer, worker.session);
     worker.since = Clock::now();
     audit_.note(
         "connect",
         {{"peer", peer.json()}, {"session", fmt::format("{:016x}", worker.session)}, {"worker", worker.child.process}});
   }
 
-  void note_end(const Worker& worker, int status) const {
+  void note_end(const Worker& worker, int status) {
     if (WIFSIGNALED(status) && !ending_)
       log::warn("serve", "worker {} was ended by signal {}", worker.child.process, WTERMSIG(status));
     if (worker.session == 0) return;
-    json facts = worker.facts();
+    json facts = facts_of(worker);
     const std::string why = why_ended(*worker.counters);
     facts["why"] = !worker.why.empty()   ? worker.why
                    : !why.empty()        ? why
@@ -458,6 +532,34 @@ class Server {
                    : WIFSIGNALED(status) ? fmt::format("the worker was ended by signal {}", WTERMSIG(status))
                                          : "the driver ended the worker";
     audit_.note("end", facts);
+    if (!leases_) return;
+    leases_->remove(worker.session);
+    if (is_tenant_by_itself(worker.peer)) leases_->forget_tenant(worker.tenant);
+  }
+
+  void end_greedy() {
+    for (const std::uint64_t session : leases_->take_greedy()) {
+      for (Worker& worker : workers_) {
+        if (worker.session != session) continue;
+        worker.why = fmt::format("a command of it took longer than {} s while others waited for the device",
+                                 options_.time_limit.count());
+        end_session(worker);
+      }
+    }
+  }
+
+  // Its client is told why, if the worker can still do that.
+  static void end_session(Worker& worker) {
+    Handover what{.preamble = {}};
+    worker.why.copy(what.why_it_ends, sizeof what.why_it_ends - 1);
+    const bool is_told = channel::pass(worker.child.control.get(), what, {});
+    worker.ends = Clock::now() + (is_told ? kTimeToEnd : std::chrono::milliseconds{0});
+  }
+
+  void kill_late_workers() {
+    for (Worker& worker : workers_) {
+      if (worker.ends && *worker.ends <= Clock::now()) kill(worker.child.process, SIGKILL);
+    }
   }
 
   const Worker* worker_to_resume(const Greeting& greeting) const {
@@ -501,7 +603,7 @@ class Server {
         if (worker.peer.name.empty() || std::find(revoked.begin(), revoked.end(), worker.peer.name) == revoked.end())
           continue;
         worker.why = "its certificate was revoked";
-        kill(worker.child.process, SIGKILL);
+        end_session(worker);
       }
     } catch (const channel::Lost& lost) {
       log::error("serve", "nobody's session was ended: {}", lost.what());
@@ -546,6 +648,7 @@ class Server {
   std::vector<channel::Descriptor> listening_;
   std::vector<Greeting> greetings_;  // who came first is first
   std::optional<Child> door_;
+  mutable std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   std::uint64_t asked_ = 0;  // at the door, so often
   int refusals_ = 0;         // within a second
   Clock::time_point refusals_since_{};

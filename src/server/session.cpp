@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <thread>
 
 #include "base/log.hpp"
 #include "base/reserved_array.hpp"
@@ -19,6 +20,8 @@ namespace {
 constexpr std::uint32_t kOwnSlots = 4096;      // of events that the session makes for itself
 constexpr std::chrono::seconds kPatience{10};  // for a greeting
 constexpr std::size_t kMostAnswers = 4096;     // that wait for a client to take them before no more is taken from it
+constexpr std::size_t kMostDeferred = 4096;
+constexpr std::chrono::milliseconds kTellAgain{10};
 constexpr std::size_t kCredit = std::size_t{256} << 20;
 // Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
 constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
@@ -52,7 +55,6 @@ std::string Session::run() {
       const Head head = input_.read_head();
       input_.read_body(head, body);
       answers_.load(std::memory_order_acquire);
-      Reader reader{body};
       if (greeted == (head.kind == Kind::hello)) throw BadMessage{"a session begins with one greeting"};
       if (!greeted) input_.set_patience({});
       greeted = true;
@@ -63,12 +65,85 @@ std::string Session::run() {
         helpers_.wait_for_room(kMostAnswers);
         for (const auto& [id, queue] : queues_) queue->waiter.wait_for_room(kMostAnswers);
       }
-      handle(head, reader);
-      reader.expect_end();
+      take(head, body);
     }
   } catch (const std::exception& error) {
     stream_->shut();
-    return error.what();
+    const std::lock_guard lock{state_mutex_};
+    return why_over_.empty() ? error.what() : why_over_;
+  }
+}
+
+// In order. But while commands wait for their turn at a device, who asks about those that it has is answered.
+void Session::take(const Head& head, Bytes& body) {
+  std::unique_lock lock{state_mutex_};
+  Turn* const turn = deferred_ == 0 ? turn_for(head, body) : nullptr;
+  if (deferred_ == 0 && (!turn || turn->has_room())) return handle_now(head, body);
+  if (asks_about_known_events(head, body)) {
+    Head aside = head;
+    aside.crowd = channel::Crowd::yes;
+    return handle_now(aside, body);
+  }
+  if (head.bulk != 0) {  // which is read when it is handled
+    none_deferred_.wait(lock, [this] { return deferred_ == 0; });
+    Turn* const own = turn_for(head, body);
+    lock.unlock();
+    if (own) own->wait_for_room();
+    lock.lock();
+    return handle_now(head, body);
+  }
+  ++deferred_;
+  lock.unlock();
+  deferring_.wait_for_room(kMostDeferred);
+  deferring_.run([this, head, kept = std::make_shared<Bytes>(std::move(body))] { handle_deferred(head, *kept); });
+  body = {};
+}
+
+// With state_mutex_ held.
+void Session::handle_now(const Head& head, const Bytes& body) {
+  Reader reader{body};
+  handle(head, reader);
+  reader.expect_end();
+}
+
+void Session::handle_deferred(const Head& head, const Bytes& body) {
+  std::unique_lock lock{state_mutex_};
+  Turn* const turn = turn_for(head, body);
+  lock.unlock();
+  if (turn) turn->wait_for_room();
+  lock.lock();
+  try {
+    if (why_over_.empty()) handle_now(head, body);
+  } catch (const std::exception& error) {
+    why_over_ = error.what();
+    stream_->shut();  // whoever reads from the client notices
+  }
+  if (--deferred_ == 0) none_deferred_.notify_all();
+}
+
+// What a command waits for; null if nothing.
+Turn* Session::turn_for(const Head& head, const Bytes& body) {
+  if (!terms_.turn_at || head.kind < Kind::command || body.size() < sizeof(std::uint64_t)) return nullptr;
+  if (head.kind == channel::kind_of<command::Marker>() || head.kind == channel::kind_of<command::Barrier>())
+    return nullptr;
+  const auto queue = Reader{body}.take<ObjectId>();
+  return known(ObjectType::queue).find(queue) ? terms_.turn_at(queue) : nullptr;
+}
+
+bool Session::asks_about_known_events(const Head& head, const Bytes& body) {
+  const auto is_known = [this](ObjectId event) { return known(ObjectType::event).find(event) != nullptr; };
+  Reader reader{body};
+  switch (head.kind) {
+    case Kind::wait: {
+      const auto events = reader.take<std::vector<ObjectId>>();
+      return std::all_of(events.begin(), events.end(), is_known);
+    }
+    case Kind::event_status:
+    case Kind::event_profile:
+    case Kind::when_event:
+      return is_known(reader.take<ObjectId>());
+    default:
+      return false;
   }
 }
 
@@ -84,6 +159,17 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
     stream_->send({parts, bulk.empty() ? 2U : 3U});
   } catch (const channel::Lost&) {
     stream_->shut();  // whoever reads from the client notices
+  }
+}
+
+// Whoever sends may wait for the device.
+void Session::tell_end(const std::string& why) {
+  for (int attempt = 0; attempt < 10; ++attempt) {
+    if (out_mutex_.try_lock()) {
+      out_mutex_.unlock();
+      return send(Kind::ended, 0, {}, why);
+    }
+    std::this_thread::sleep_for(kTellAgain);
   }
 }
 

@@ -20,6 +20,7 @@
 #include "channel/handshake.hpp"
 #include "channel/input.hpp"
 #include "command/executor.hpp"
+#include "executor/turn.hpp"
 #include "memory/copy.hpp"
 #include "server/counters.hpp"
 #include "server/helpers.hpp"
@@ -37,12 +38,16 @@ class Session {
     std::uint64_t number = 0;  // of the session, at the server
     // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
     std::function<bool(const std::string& address)> connect = nullptr;
+    // What commands of a queue wait for, where the device is shared.
+    std::function<Turn*(ObjectId queue)> turn_at = nullptr;
   };
   Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters);
 
   // Until the client is gone, or misbehaves; says which.
   std::string run();
   void send_output();
+  // The client is told, if that is possible soon. On a thread of its own.
+  void tell_end(const std::string& why);
 
   // Of another server's worker, who says that it has a ticket. On a thread of its own.
   void offer_pages(channel::Descriptor socket, channel::Security security);
@@ -96,6 +101,11 @@ class Session {
     cl_int code = CL_SUCCESS;
   };
 
+  void take(const channel::Head& head, Bytes& body);
+  void handle_now(const channel::Head& head, const Bytes& body);
+  void handle_deferred(const channel::Head& head, const Bytes& body);
+  Turn* turn_for(const channel::Head& head, const Bytes& body);
+  bool asks_about_known_events(const channel::Head& head, const Bytes& body);
   void handle(const channel::Head& head, wire::Reader& reader);
   void hello(Number number, wire::Reader& reader);
   void handle_devices(const channel::Head& head, wire::Reader& reader);
@@ -254,6 +264,11 @@ class Session {
   // What was done before an answer is seen by who handles what the client asks for once it has that answer.
   std::atomic<std::uint64_t> answers_{0};
   Helpers helpers_{kHelpers};
+  std::mutex state_mutex_;  // guards what handling a message changes
+  std::condition_variable none_deferred_;
+  std::size_t deferred_ = 0;  // messages that wait for those before them, the first for its turn at a device
+  std::string why_over_;      // what was wrong with one of them
+  Helpers deferring_{1};      // in order
 };
 
 }  // namespace grus::server

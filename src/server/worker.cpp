@@ -9,7 +9,9 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/log.hpp"
 #include "base/thread.hpp"
@@ -17,6 +19,7 @@
 #include "executor/local.hpp"
 #include "server/counters.hpp"
 #include "server/handover.hpp"
+#include "server/lease.hpp"
 #include "server/sandbox.hpp"
 #include "server/session.hpp"
 
@@ -24,6 +27,8 @@ namespace grus::server {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::chrono::milliseconds kTimeToHear{100};  // for a client that is told why its session ends
 
 fs::path cache_folder() {
   const char* const named = std::getenv("XDG_CACHE_HOME");
@@ -64,6 +69,21 @@ std::shared_ptr<const channel::Keys> keys_of(const Handover& what) {
   return std::make_shared<channel::Keys>(channel::Keys::Side::server, what.secret);
 }
 
+// Commands wait for their turn at the devices that other sessions may use, too.
+void share_devices(LocalExecutor& executor, const Offer& offer, LeasePage& page, int bell) {
+  std::size_t number = 0;
+  for (const auto& [platform, devices] : offer) {
+    for (const cl_uint device : devices) {
+      if (number == LeasePage::kDevices) return log::warn("worker", "the devices beyond {} aren't shared in turns", number);
+      const auto tell_server = [bell] {
+        const std::uint64_t one = 1;
+        (void)!write(bell, &one, sizeof one);
+      };
+      executor.share_device(platform, device, *new Lease{page.devices[number++], tell_server});
+    }
+  }
+}
+
 }  // namespace
 
 int run_worker(int control, const WorkerOptions& options) {
@@ -86,6 +106,8 @@ int run_worker(int control, const WorkerOptions& options) {
   const Handover& what = client->what;
   auto* const counters = new SharedCounters{SharedCounters::map(std::move(client->descriptors[1]))};
   if (!*counters) return 1;
+  if (const int bell = client->descriptors[2].release(); bell >= 0)
+    share_devices(*executor, offer, counters->leases(), bell);
   channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
@@ -99,8 +121,9 @@ int run_worker(int control, const WorkerOptions& options) {
       address.copy(wanted.address, address.size());
       return channel::pass(control, wanted, {});
     };
-    session =
-        new Session{std::move(opened), *executor, {offer, options.memory, output, what.session, connect}, **counters};
+    const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
+    session = new Session{
+        std::move(opened), *executor, {offer, options.memory, output, what.session, connect, turn_at}, **counters};
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());
     return 0;
@@ -113,7 +136,11 @@ int run_worker(int control, const WorkerOptions& options) {
     while (auto again = channel::receive_passed<Handover>(control)) {
       channel::Descriptor socket = std::move(again->descriptors[0]);
       const channel::Preamble& preamble = again->what.preamble;
-      if (again->what.is_connection) {
+      if (const char* const why = again->what.why_it_ends; *why) {
+        session->tell_end(std::string{why, strnlen(why, sizeof again->what.why_it_ends)});
+        std::this_thread::sleep_for(kTimeToHear);
+        std::_Exit(0);
+      } else if (again->what.is_connection) {
         session->is_connected(std::move(socket));
       } else if (socket.get() < 0) {
         resumptions->expect();

@@ -1,0 +1,232 @@
+#include "executor/turn.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <utility>
+
+#include "executor/vendor.hpp"
+
+namespace grus {
+namespace {
+
+constexpr double kChunk = 3e6;     // ns that commands are waited for together
+constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
+constexpr double kUnknown = kLongest;
+constexpr double kLeast = 2e3;  // of any command
+constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
+constexpr double kPerByte = 0.2;
+constexpr std::size_t kMostCosts = 8;
+constexpr std::size_t kMostChunks = 4;
+constexpr double kMostGrowth = 16;  // of what is expected, at once: the device may have had nothing to do in between
+
+}  // namespace
+
+std::uint32_t Work::kind_of_kernel(std::uint64_t program, std::string_view name) {
+  const std::size_t hash = std::hash<std::string_view>{}(name) ^ (program * 0x9e3779b97f4a7c15U);
+  return static_cast<std::uint32_t>(hash >> 32U) | 1U;
+}
+
+float& Turn::cost_of(const Work& work) {
+  const auto amount = std::min<std::size_t>(std::bit_width(work.amount), kAmounts - 1);
+  // The first row is for transfers.
+  float& cost = costs_[work.kind == Work::kTransfer ? 0 : 1 + work.kind % (kKinds - 1)][amount];
+  if (cost == 0 && work.kind == Work::kTransfer) cost = static_cast<float>(kLeast + kPerByte * double(work.amount));
+  return cost;
+}
+
+bool Turn::is_done(const Chunk& chunk) {
+  return std::all_of(chunk.marks.begin(), chunk.marks.end(),
+                     [](const auto& mark) { return !mark->event || is_finished(mark->event); });
+}
+
+void Turn::enter(cl_command_queue queue, const Work& work) {
+  Lock lock{mutex_};
+  float& known = cost_of(work);
+  const double cost = known == 0 ? kUnknown : known;
+  if (current_.cost >= kChunk || (current_.cost > 0 && cost >= kLongest)) mark();
+  while (under_way_.size() > kMostChunks) wait_for_first(lock);  // of who doesn't ask for room
+  while (!is_open_) {
+    lock.unlock();
+    take();
+    lock.lock();
+  }
+  ++inside_;
+  ++sent_;
+  if (current_.cost == 0) current_.began = Clock::now();
+  current_.cost += cost;
+  if (std::find(current_.queues.begin(), current_.queues.end(), queue) == current_.queues.end())
+    current_.queues.push_back(queue);
+  if (std::find(current_.costs.begin(), current_.costs.end(), &known) == current_.costs.end() &&
+      current_.costs.size() < kMostCosts)
+    current_.costs.push_back(&known);
+}
+
+// What is waited for where it was sent tells how long it took, without a marker.
+void Turn::saw_end_of(cl_command_queue queue, Clock::time_point since, std::uint64_t sent) {
+  const std::lock_guard lock{mutex_};
+  if (inside_ == 0 && sent == sent_ && current_.queues.size() == 1 && current_.queues[0] == queue) end_current(since);
+}
+
+void Turn::saw_end_of_event(std::uint64_t event, Clock::time_point since) {
+  const std::lock_guard lock{mutex_};
+  if (inside_ == 0 && current_.queues.size() == 1 && event != 0 && event == last_event_) end_current(since);
+}
+
+void Turn::end_current(Clock::time_point since) {
+  const auto now = Clock::now();
+  learn(current_, std::max(current_.began, last_end_), now, now - since > kWaited);
+  last_end_ = now;
+  current_ = {};
+}
+
+void Turn::leave(std::uint64_t event) {
+  const std::lock_guard lock{mutex_};
+  last_event_ = event;
+  if (--inside_ == 0 && !is_open_) changed_.notify_all();
+}
+
+// Two chunks are under way, the one that grows and the one before, so that the device always has something to do; but
+// nothing is behind a long command.
+bool Turn::is_full() const {
+  return under_way_.size() > 1 || std::any_of(under_way_.begin(), under_way_.end(),
+                                              [](const auto& chunk) { return chunk->cost >= kLongest; });
+}
+
+bool Turn::has_room() {
+  Lock lock{mutex_};
+  if (current_.cost >= kChunk) mark();
+  while (is_full() && is_done(*under_way_.front())) wait_for_first(lock);
+  return is_open_ && !is_full();
+}
+
+void Turn::wait_for_room() {
+  Lock lock{mutex_};
+  for (;;) {
+    if (current_.cost >= kChunk) mark();
+    if (is_full()) {
+      wait_for_first(lock);
+    } else if (!is_open_) {
+      lock.unlock();
+      take();
+      lock.lock();
+    } else {
+      return;
+    }
+  }
+}
+
+// What was sent since is to be waited for.
+void Turn::mark() {
+  if (current_.queues.empty()) return;
+  auto chunk = std::make_shared<Chunk>(std::move(current_));
+  current_ = {};
+  for (cl_command_queue queue : chunk->queues) {
+    cl_event event = nullptr;
+    if (functions(queue).clEnqueueMarkerWithWaitList(queue, 0, nullptr, &event) != CL_SUCCESS) continue;
+    functions(queue).clFlush(queue);
+    chunk->marks.push_back(std::make_shared<Mark>(Mark{queue, event}));
+  }
+  chunk->queues.clear();
+  under_way_.push_back(std::move(chunk));
+}
+
+// Others may have waited for it, too, and be faster.
+void Turn::wait_for_first(Lock& lock) {
+  const std::shared_ptr<Chunk> chunk = under_way_.front();
+  bool was_waited_for = false;
+  const auto marks = chunk->marks;
+  for (const auto& mark : marks) {
+    if (!mark->event || is_finished(mark->event)) continue;
+    was_waited_for = true;
+    ++mark->waiters;
+    lock.unlock();
+    functions(mark->event).clWaitForEvents(1, &mark->event);
+    lock.lock();
+    if (--mark->waiters == 0) changed_.notify_all();
+  }
+  if (under_way_.empty() || under_way_.front() != chunk) return;
+  const auto now = Clock::now();
+  learn(*chunk, std::max(chunk->began, last_end_), now, was_waited_for);
+  if (was_waited_for) last_end_ = now;
+  under_way_.pop_front();
+  for (const auto& mark : marks) {
+    changed_.wait(lock, [&] { return mark->waiters == 0; });
+    if (cl_event event = std::exchange(mark->event, nullptr)) functions(event).clReleaseEvent(event);
+  }
+}
+
+// What ended before anybody looked took no longer than until then.
+void Turn::learn(const Chunk& chunk, Clock::time_point began, Clock::time_point ended, bool was_waited_for) {
+  const auto took = static_cast<double>(std::chrono::nanoseconds{ended - began}.count());
+  if (took <= 0 || (took > chunk.cost && !was_waited_for)) {
+    // Nothing is known of a command that was seen for the first time but that it didn't take longer.
+    for (float* const cost : chunk.costs) {
+      if (*cost == 0 && took > 0) *cost = static_cast<float>(std::max(kLeast, took));
+    }
+    return;
+  }
+  const double change = std::min(took / chunk.cost, kMostGrowth);
+  for (float* const cost : chunk.costs) {
+    const double known = *cost == 0 ? took / change : *cost;
+    *cost = static_cast<float>(std::max(kLeast, known * change));
+  }
+}
+
+void Turn::wait_for_all(Lock& lock) {
+  mark();
+  while (!under_way_.empty()) wait_for_first(lock);
+}
+
+void Turn::open() {
+  const std::lock_guard lock{mutex_};
+  is_open_ = true;
+}
+
+bool Turn::is_open() {
+  const std::lock_guard lock{mutex_};
+  return is_open_;
+}
+
+void Turn::stop() {
+  Lock lock{mutex_};
+  is_open_ = false;
+  changed_.wait(lock, [this] { return inside_ == 0; });
+  wait_for_all(lock);
+}
+
+std::uint64_t Turn::wait_for_sent() {
+  Lock lock{mutex_};
+  const std::uint64_t sent = sent_;
+  mark();
+  const std::shared_ptr<Chunk> last = under_way_.empty() ? nullptr : under_way_.back();
+  while (last && std::find(under_way_.begin(), under_way_.end(), last) != under_way_.end()) wait_for_first(lock);
+  return sent;
+}
+
+std::uint64_t Turn::sent() {
+  const std::lock_guard lock{mutex_};
+  return sent_;
+}
+
+bool Turn::is_idle() {
+  const std::lock_guard lock{mutex_};
+  mark();
+  return inside_ == 0 &&
+         std::all_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) { return is_done(*chunk); });
+}
+
+void Turn::forget(cl_command_queue queue) {
+  Lock lock{mutex_};
+  std::erase(current_.queues, queue);
+  const auto all = under_way_;  // it may change in a wait
+  for (const auto& chunk : all) {
+    for (const auto& mark : chunk->marks) {
+      if (mark->queue != queue) continue;
+      changed_.wait(lock, [&] { return mark->waiters == 0; });
+      if (cl_event event = std::exchange(mark->event, nullptr)) functions(event).clReleaseEvent(event);
+    }
+  }
+}
+
+}  // namespace grus
