@@ -10,7 +10,7 @@
 namespace grus {
 namespace {
 
-constexpr double kChunk = 3e6;     // ns that commands are waited for together
+constexpr double kChunk = 4e6;     // ns that commands are waited for together
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
 constexpr double kLeast = 2e3;  // of any command
@@ -75,8 +75,7 @@ void Turn::saw_end_of_event(std::uint64_t event, Clock::time_point since) {
 
 void Turn::end_current(Clock::time_point since) {
   const auto now = Clock::now();
-  learn(current_, std::max(current_.began, last_end_), now, now - since > kWaited);
-  last_end_ = now;
+  learn(current_, now, now - since > kWaited);
   current_ = {};
 }
 
@@ -146,9 +145,7 @@ void Turn::wait_for_first(Lock& lock) {
     if (--mark->waiters == 0) changed_.notify_all();
   }
   if (under_way_.empty() || under_way_.front() != chunk) return;
-  const auto now = Clock::now();
-  learn(*chunk, std::max(chunk->began, last_end_), now, was_waited_for);
-  if (was_waited_for) last_end_ = now;
+  learn(*chunk, Clock::now(), was_waited_for);
   under_way_.pop_front();
   for (const auto& mark : marks) {
     changed_.wait(lock, [&] { return mark->waiters == 0; });
@@ -156,9 +153,10 @@ void Turn::wait_for_first(Lock& lock) {
   }
 }
 
-// What ended before anybody looked took no longer than until then.
-void Turn::learn(const Chunk& chunk, Clock::time_point began, Clock::time_point ended, bool was_waited_for) {
-  const auto took = static_cast<double>(std::chrono::nanoseconds{ended - began}.count());
+// What ended before anybody looked took no longer than until then. The chunk before may have been under way, too, which
+// makes this twice as long at most; when that one ended isn't known well enough, where threads have to wait for a core.
+void Turn::learn(const Chunk& chunk, Clock::time_point ended, bool was_waited_for) {
+  const auto took = static_cast<double>(std::chrono::nanoseconds{ended - chunk.began}.count());
   if (took <= 0 || (took > chunk.cost && !was_waited_for)) {
     // Nothing is known of a command that was seen for the first time but that it didn't take longer.
     for (float* const cost : chunk.costs) {

@@ -101,7 +101,7 @@ class Turn {
   void mark();
   void wait_for_first(Lock& lock);
   void wait_for_all(Lock& lock);
-  static void learn(const Chunk& chunk, Clock::time_point began, Clock::time_point ended, bool was_waited_for);
+  static void learn(const Chunk& chunk, Clock::time_point ended, bool was_waited_for);
   float& cost_of(const Work& work);
 
   std::mutex mutex_;  // guards what follows
@@ -112,7 +112,6 @@ class Turn {
   std::uint64_t last_event_ = 0;  // of the last command that was sent
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
-  Clock::time_point last_end_{};  // of what was waited for
   std::array<std::array<float, kAmounts>, kKinds> costs_{};  // ns, 0: unknown
 };
 

@@ -41,7 +41,7 @@ void Lease::keep_one() {
     if (wish == Wish::nothing) sleep_on(page_.wish, wish, kIdle);
     wish = page_.wish.load();
     if (wish == Wish::now) return give_back(0ns);
-    if (wish == Wish::when_idle && linger()) return give_back(kLinger);
+    if (wish == Wish::when_idle && linger()) return give_back(page_.wish.load() == Wish::now ? 0ns : kLinger);
     if (wish == Wish::nothing && sent() == before && is_idle()) return give_back(kIdle);
   }
 }

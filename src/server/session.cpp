@@ -74,15 +74,16 @@ std::string Session::run() {
   }
 }
 
-// In order. But while commands wait for their turn at a device, who asks about those that it has is answered.
+// In order. But while commands wait for their turn at a device, who asks about events is answered as soon as the device
+// has their commands, and doesn't wait for those behind.
 void Session::take(const Head& head, Bytes& body) {
   std::unique_lock lock{state_mutex_};
   Turn* const turn = deferred_ == 0 ? turn_for(head, body) : nullptr;
   if (deferred_ == 0 && (!turn || turn->has_room())) return handle_now(head, body);
-  if (asks_about_known_events(head, body)) {
-    Head aside = head;
-    aside.crowd = channel::Crowd::yes;
-    return handle_now(aside, body);
+  if (asks_about_events(head)) {
+    questions_.push_back({head, std::move(body)});
+    body = {};
+    return answer_questions();
   }
   if (head.bulk != 0) {  // which is read when it is handled
     none_deferred_.wait(lock, [this] { return deferred_ == 0; });
@@ -113,12 +114,20 @@ void Session::handle_deferred(const Head& head, const Bytes& body) {
   if (turn) turn->wait_for_room();
   lock.lock();
   try {
-    if (why_over_.empty()) handle_now(head, body);
+    if (why_over_.empty()) {
+      handle_now(head, body);
+      answer_questions();
+    }
   } catch (const std::exception& error) {
     why_over_ = error.what();
     stream_->shut();  // whoever reads from the client notices
   }
-  if (--deferred_ == 0) none_deferred_.notify_all();
+  if (--deferred_ != 0) return;
+  none_deferred_.notify_all();
+  if (why_over_.empty() && !questions_.empty()) {
+    why_over_ = "an object that isn't there";
+    stream_->shut();
+  }
 }
 
 // What a command waits for; null if nothing.
@@ -130,21 +139,27 @@ Turn* Session::turn_for(const Head& head, const Bytes& body) {
   return known(ObjectType::queue).find(queue) ? terms_.turn_at(queue) : nullptr;
 }
 
-bool Session::asks_about_known_events(const Head& head, const Bytes& body) {
+bool Session::asks_about_events(const Head& head) {
+  return head.kind == Kind::wait || head.kind == Kind::event_status || head.kind == Kind::event_profile ||
+         head.kind == Kind::when_event;
+}
+
+// With state_mutex_ held. What waits for the device does so elsewhere.
+void Session::answer_questions() {
+  std::erase_if(questions_, [this](Question& question) {
+    if (!are_events_known(question.head, question.body)) return false;
+    question.head.crowd = channel::Crowd::yes;
+    handle_now(question.head, question.body);
+    return true;
+  });
+}
+
+bool Session::are_events_known(const Head& head, const Bytes& body) {
   const auto is_known = [this](ObjectId event) { return known(ObjectType::event).find(event) != nullptr; };
   Reader reader{body};
-  switch (head.kind) {
-    case Kind::wait: {
-      const auto events = reader.take<std::vector<ObjectId>>();
-      return std::all_of(events.begin(), events.end(), is_known);
-    }
-    case Kind::event_status:
-    case Kind::event_profile:
-    case Kind::when_event:
-      return is_known(reader.take<ObjectId>());
-    default:
-      return false;
-  }
+  if (head.kind != Kind::wait) return is_known(reader.take<ObjectId>());
+  const auto events = reader.take<std::vector<ObjectId>>();
+  return std::all_of(events.begin(), events.end(), is_known);
 }
 
 void Session::send_message(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {

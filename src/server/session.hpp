@@ -105,7 +105,9 @@ class Session {
   void handle_now(const channel::Head& head, const Bytes& body);
   void handle_deferred(const channel::Head& head, const Bytes& body);
   Turn* turn_for(const channel::Head& head, const Bytes& body);
-  bool asks_about_known_events(const channel::Head& head, const Bytes& body);
+  static bool asks_about_events(const channel::Head& head);
+  bool are_events_known(const channel::Head& head, const Bytes& body);
+  void answer_questions();
   void handle(const channel::Head& head, wire::Reader& reader);
   void hello(Number number, wire::Reader& reader);
   void handle_devices(const channel::Head& head, wire::Reader& reader);
@@ -266,7 +268,12 @@ class Session {
   Helpers helpers_{kHelpers};
   std::mutex state_mutex_;  // guards what handling a message changes
   std::condition_variable none_deferred_;
-  std::size_t deferred_ = 0;  // messages that wait for those before them, the first for its turn at a device
+  struct Question {
+    channel::Head head;
+    Bytes body;
+  };
+  std::vector<Question> questions_;  // about events whose commands are deferred
+  std::size_t deferred_ = 0;         // messages that wait for those before them, the first for its turn at a device
   std::string why_over_;      // what was wrong with one of them
   Helpers deferring_{1};      // in order
 };
