@@ -32,6 +32,9 @@ WORKLOADS = """Whole programs, fresh processes that took turns; all modes gave t
 against the CPU. A ratio is against native of the same round, from the first to the last OpenCL call; *in OpenCL calls* leaves
 out what the program does on the host."""
 
+TENANTS = """Programs that use one device through one server at the same time, each a tenant. *shares* is what they got done,
+compared; all of it was right. Who waits for each of its kernels waits for one of the other's, and for a slice."""
+
 SESSIONS = """Programs that have used a device of one server and now wait, all at once. Memory that processes share is divided
 among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL."""
 
@@ -108,6 +111,12 @@ def plain(rows):
                     [[cell(row[column]) if column in row else "" for column in columns] for row in rows])
 
 
+def tenants(rows):
+    return TENANTS + "\n\n" + "\n".join(
+        f"- {row['name']}: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in row.items() if key != "name")
+        for row in rows)
+
+
 def sessions(rows):
     return SESSIONS + "\n\n" + plain(rows)
 
@@ -159,6 +168,7 @@ SECTIONS = [
      "--json bench/results/served-pocl.json"),
     ("Through a server, NVIDIA", ["served-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
     ("Sessions", ["sessions*.json"], sessions, "bench/sessions.py --json bench/results/sessions-pocl.json"),
+    ("Tenants", ["tenants*.json"], tenants, "bench/tenants.py --json bench/results/tenants-pocl.json"),
     ("Moves", ["moves*.json"], plain, "bench/moves.py --json bench/results/moves-pocl.json"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),

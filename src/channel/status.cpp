@@ -44,9 +44,7 @@ std::string ask(const Address& address, const Said&... said) {
 
 }  // namespace
 
-std::string ask_status(const Address& address) {
-  return ask(address, Preamble{.purpose = Preamble::Purpose::status});
-}
+std::string ask_status(const Address& address) { return ask(address, Preamble{.purpose = Preamble::Purpose::status}); }
 
 std::string ask_change(const Address& address, const TenantChange& change) {
   return ask(address, Preamble{.purpose = Preamble::Purpose::change}, change);

@@ -55,15 +55,16 @@ int tenants(Options& options) {
   const bool changes = !options.tenant.empty();
   if (!changes && (options.change.weight != 0 || options.change.cap != 0))
     throw Problem{"--weight and --cap need --set, which says whose", kUsage};
-  if (options.tenant.size() >= options.change.tenant.size()) throw Problem{"--set: that is too long for a name", kUsage};
+  if (options.tenant.size() >= options.change.tenant.size())
+    throw Problem{"--set: that is too long for a name", kUsage};
   options.tenant.copy(options.change.tenant.data(), options.tenant.size());
-  const auto address =
-      options.server == "auto" ? channel::default_address() : channel::Address::parse(options.server);
+  const auto address = options.server == "auto" ? channel::default_address() : channel::Address::parse(options.server);
   const std::string said = changes ? channel::ask_change(address, options.change) : channel::ask_status(address);
   const json answer = json::parse(said, nullptr, /*allow_exceptions=*/false);
   if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", address.text())};
   if (answer.contains("error")) throw Problem{fmt::format("{}: {}", address.text(), answer.value("error", ""))};
-  if (!answer.contains("tenants")) throw Problem{fmt::format("{}: it doesn't share its devices (--no-shares)", address.text())};
+  if (!answer.contains("tenants"))
+    throw Problem{fmt::format("{}: it doesn't share its devices (--no-shares)", address.text())};
   if (options.json) {
     fmt::print("{}\n", answer["tenants"].dump(2));
   } else {

@@ -120,7 +120,7 @@ class LocalExecutor final : public Executor {
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
-    bool is_own = false;                     // see kOwnQueue
+    bool is_own = false;  // see kOwnQueue
     bool in_order = true;
     std::atomic<bool> busy{false};           // something was enqueued since it was last known to be idle
     Turn* turn = nullptr;                    // where it is shared with other processes

@@ -41,19 +41,20 @@ cl_int LocalExecutor::submit(const command::Read& read, const Placement& placeme
   cl_mem memory = memories_[read.memory].handle;
   if (read.is_for_mapping && placement.blocking == Blocking::yes) {
     // On an NVIDIA GPU a blocking read of 64 KiB takes a microsecond longer than this, and than the driver's own map.
-    return place(placement, transfer(read.range.size), [&](cl_command_queue queue, cl_uint count, const cl_event* waits, cl_event* event_out) {
-      cl_event event = nullptr;
-      cl_int code = functions(queue).clEnqueueReadBuffer(queue, memory, CL_FALSE, read.range.offset, read.range.size,
-                                                         read.to, count, waits, &event);
-      if (code != CL_SUCCESS) return code;
-      code = functions(queue).clWaitForEvents(1, &event);
-      if (code == CL_SUCCESS && event_out) {
-        *event_out = event;
-      } else {
-        functions(queue).clReleaseEvent(event);
-      }
-      return code;
-    });
+    return place(placement, transfer(read.range.size),
+                 [&](cl_command_queue queue, cl_uint count, const cl_event* waits, cl_event* event_out) {
+                   cl_event event = nullptr;
+                   cl_int code = functions(queue).clEnqueueReadBuffer(queue, memory, CL_FALSE, read.range.offset,
+                                                                      read.range.size, read.to, count, waits, &event);
+                   if (code != CL_SUCCESS) return code;
+                   code = functions(queue).clWaitForEvents(1, &event);
+                   if (code == CL_SUCCESS && event_out) {
+                     *event_out = event;
+                   } else {
+                     functions(queue).clReleaseEvent(event);
+                   }
+                   return code;
+                 });
   }
   if (should_stage(placement, read.range.size, read.to)) {
     return stage(placement, read.range.size, [&](Staging& staging, const auto& waits, StagedEvents* events) {

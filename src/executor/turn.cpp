@@ -13,7 +13,7 @@ namespace {
 constexpr double kChunk = 4e6;     // ns that commands are waited for together
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
-constexpr double kLeast = 2e3;  // of any command
+constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
 constexpr double kPerByte = 0.2;
 constexpr std::size_t kMostCosts = 8;
@@ -88,8 +88,8 @@ void Turn::leave(std::uint64_t event) {
 // Two chunks are under way, the one that grows and the one before, so that the device always has something to do; but
 // nothing is behind a long command.
 bool Turn::is_full() const {
-  return under_way_.size() > 1 || std::any_of(under_way_.begin(), under_way_.end(),
-                                              [](const auto& chunk) { return chunk->cost >= kLongest; });
+  return under_way_.size() > 1 ||
+         std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) { return chunk->cost >= kLongest; });
 }
 
 bool Turn::has_room() {

@@ -1,5 +1,5 @@
-// Where processes share a device, a command waits for its turn: until this process has the device, and until so little is
-// under way that it could be given back soon. How long commands take is learned from what was waited for.
+// Where processes share a device, a command waits for its turn: until this process has the device, and until so little
+// is under way that it could be given back soon. How long commands take is learned from what was waited for.
 #pragma once
 
 #include <CL/cl.h>

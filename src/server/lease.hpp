@@ -24,8 +24,8 @@ class Lease final : public Turn {
 
   LeasePage::Device& page_;
   const std::function<void()> tell_server_;
-  std::mutex mutex_;        // guards what follows, and whoever changes it
-  std::uint32_t number_ = 0;  // of the lease that was asked for last
+  std::mutex mutex_;                    // guards what follows, and whoever changes it
+  std::uint32_t number_ = 0;            // of the lease that was asked for last
   std::atomic<std::uint32_t> held_{0};  // 0: none
 };
 

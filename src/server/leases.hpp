@@ -1,5 +1,5 @@
-// The server's side of devices that sessions share: hears the workers, asks the scheduler, and tells them. On a thread of
-// its own, so that no lease waits for a process that is started.
+// The server's side of devices that sessions share: hears the workers, asks the scheduler, and tells them. On a thread
+// of its own, so that no lease waits for a process that is started.
 #pragma once
 
 #include <array>

@@ -46,9 +46,7 @@ void Scheduler::ask(SessionId id, Device device, Time now) {
   if (found == sessions_.end() || shared.holder == id || shared.waiting.contains(id)) return;
   Session& session = found->second;
   Account& account = tenants_[session.tenant].accounts[device];
-  const auto is_of_tenant = [&](SessionId other) {
-    return other != 0 && sessions_.at(other).tenant == session.tenant;
-  };
+  const auto is_of_tenant = [&](SessionId other) { return other != 0 && sessions_.at(other).tenant == session.tenant; };
   bool is_active = is_of_tenant(shared.holder);
   double& own = session.times[device];
   double least = own;  // of the tenant's other sessions
@@ -230,7 +228,8 @@ Scheduler::Use Scheduler::use_of_session(SessionId session, Time now) const {
   Use use = found->second.use;
   for (const auto& [device, shared] : devices_) {
     if (shared.holder == session) use.had += now - shared.granted;
-    if (const auto waits = shared.waiting.find(session); waits != shared.waiting.end()) use.waited += now - waits->second;
+    if (const auto waits = shared.waiting.find(session); waits != shared.waiting.end())
+      use.waited += now - waits->second;
   }
   return use;
 }

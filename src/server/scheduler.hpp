@@ -1,6 +1,6 @@
-// Who gets a device next, among sessions that share it. Tenants have it in proportion to their weights, by weighted fair
-// queueing over the time for which they had it; sessions of one tenant share what is its. Knows nothing of processes and
-// clocks: it is told what happened when, and says what is to be done.
+// Who gets a device next, among sessions that share it. Tenants have it in proportion to their weights, by weighted
+// fair queueing over the time for which they had it; sessions of one tenant share what is its. Knows nothing of
+// processes and clocks: it is told what happened when, and says what is to be done.
 #pragma once
 
 #include <chrono>
@@ -63,10 +63,10 @@ class Scheduler {
 
  private:
   struct Account {
-    double time = 0;          // had, divided by the weight: who has the least is next
-    double credit = 0;        // ns that are left of a cap
+    double time = 0;    // had, divided by the weight: who has the least is next
+    double credit = 0;  // ns that are left of a cap
     Time credited{};
-    bool is_capped = false;   // until there is some credit again
+    bool is_capped = false;  // until there is some credit again
   };
   struct Tenant {
     TenantTerms terms;
@@ -86,7 +86,7 @@ class Scheduler {
     std::optional<Time> contested;  // since when others want it
     std::optional<Time> recalled;
     bool is_ended = false;  // who has it was told to be
-    double time = 0;  // of who was granted it last
+    double time = 0;        // of who was granted it last
   };
 
   void charge(Shared& shared, Device device, Time now, Duration idle);

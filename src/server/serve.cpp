@@ -428,10 +428,9 @@ class Server {
     if (change.weight != 0) terms.weight = change.weight;
     if (change.cap != 0) terms.cap = change.cap;
     leases_->set_terms(tenant, terms);
-    audit_.note("change", {{"peer", greeting.peer.json()},
-                           {"tenant", tenant},
-                           {"weight", terms.weight},
-                           {"cap_percent", terms.cap}});
+    audit_.note(
+        "change",
+        {{"peer", greeting.peer.json()}, {"tenant", tenant}, {"weight", terms.weight}, {"cap_percent", terms.cap}});
     return status_for(greeting.peer);
   }
 
@@ -649,8 +648,8 @@ class Server {
   std::vector<Greeting> greetings_;  // who came first is first
   std::optional<Child> door_;
   mutable std::optional<Leases> leases_;  // nothing if devices are not shared in turns
-  std::uint64_t asked_ = 0;  // at the door, so often
-  int refusals_ = 0;         // within a second
+  std::uint64_t asked_ = 0;               // at the door, so often
+  int refusals_ = 0;                      // within a second
   Clock::time_point refusals_since_{};
   channel::Descriptor signals_;
   std::vector<Worker> workers_;

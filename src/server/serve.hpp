@@ -31,8 +31,8 @@ struct ServeOptions {
   bool shares = true;                    // sessions get a device's time in turns
   std::chrono::seconds time_limit{60};   // for a command, while others wait; 0: none
   std::map<std::string, TenantTerms> tenants;
-  std::vector<std::string> worker;       // the command that becomes one; the number of its control socket is added
-  std::vector<std::string> door;         // the same, for what lets clients in over TLS
+  std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
+  std::vector<std::string> door;    // the same, for what lets clients in over TLS
 };
 
 // Until SIGTERM or SIGINT. Throws channel::Lost if it can't listen, std::runtime_error if it can't write its audit

@@ -274,8 +274,8 @@ class Session {
   };
   std::vector<Question> questions_;  // about events whose commands are deferred
   std::size_t deferred_ = 0;         // messages that wait for those before them, the first for its turn at a device
-  std::string why_over_;      // what was wrong with one of them
-  Helpers deferring_{1};      // in order
+  std::string why_over_;             // what was wrong with one of them
+  Helpers deferring_{1};             // in order
 };
 
 }  // namespace grus::server

@@ -74,7 +74,8 @@ void share_devices(LocalExecutor& executor, const Offer& offer, LeasePage& page,
   std::size_t number = 0;
   for (const auto& [platform, devices] : offer) {
     for (const cl_uint device : devices) {
-      if (number == LeasePage::kDevices) return log::warn("worker", "the devices beyond {} aren't shared in turns", number);
+      if (number == LeasePage::kDevices)
+        return log::warn("worker", "the devices beyond {} aren't shared in turns", number);
       const auto tell_server = [bell] {
         const std::uint64_t one = 1;
         (void)!write(bell, &one, sizeof one);

@@ -1,8 +1,8 @@
 // One of several programs that use a device at the same time. Prints "ready", waits for a line, and runs kernels of one
-// length for some seconds; then prints what it did, as JSON. Their results are checked: each goes on where the one before
-// ended.
-// --ms MILLISECONDS: of a kernel, alone (1). --seconds SECONDS (1). --depth COUNT: commands that are enqueued before one
-// is waited for (8). --endless: a kernel that doesn't end, instead.
+// length for some seconds; then prints what it did, as JSON. Their results are checked: each goes on where the one
+// before ended.
+// --ms MILLISECONDS: of a kernel, alone (1). --seconds SECONDS (1). --depth COUNT: commands that are enqueued before
+// one is waited for (8). --endless: a kernel that doesn't end, instead.
 #include <CL/cl.h>
 
 #include <algorithm>
@@ -68,8 +68,8 @@ class Tenant {
     kernel_ = clCreateKernel(program, "spin", &code);
     check(code, "kernel");
     const cl_uint zero = 0;
-    value_ = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero,
-                            const_cast<cl_uint*>(&zero), &code);
+    value_ = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, const_cast<cl_uint*>(&zero),
+                            &code);
     check(code, "buffer");
     check(clSetKernelArg(kernel_, 0, sizeof value_, &value_), "argument");
   }
@@ -151,10 +151,11 @@ void run(Tenant& tenant, std::uint64_t rounds, double seconds, std::size_t depth
   }
   tenant.check_results();
   std::sort(waits.begin(), waits.end());
-  std::printf("{\"kernels\": %llu, \"rounds\": %llu, \"ms_per_wait\": %.3f, \"p99_wait_ms\": %.3f, \"longest_wait_ms\": %.3f, "
-              "\"longest_gap_ms\": %.3f}\n",
-              static_cast<unsigned long long>(in_time), static_cast<unsigned long long>(in_time * rounds),
-              at_part(waits, 0.5), at_part(waits, 0.99), at_part(waits, 1), longest_gap);
+  std::printf(
+      "{\"kernels\": %llu, \"rounds\": %llu, \"ms_per_wait\": %.3f, \"p99_wait_ms\": %.3f, \"longest_wait_ms\": %.3f, "
+      "\"longest_gap_ms\": %.3f}\n",
+      static_cast<unsigned long long>(in_time), static_cast<unsigned long long>(in_time * rounds), at_part(waits, 0.5),
+      at_part(waits, 0.99), at_part(waits, 1), longest_gap);
 }
 
 }  // namespace

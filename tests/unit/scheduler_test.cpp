@@ -1,12 +1,12 @@
 // Who has a device when: made-up sessions on a clock of their own.
+#include "server/scheduler.hpp"
+
 #include <gtest/gtest.h>
 
 #include <map>
 #include <optional>
 #include <utility>
 #include <vector>
-
-#include "server/scheduler.hpp"
 
 namespace grus::server {
 namespace {
@@ -91,11 +91,8 @@ struct Simulation {
 };
 
 TEST(SchedulerTest, EqualTenantsHaveHalfEach) {
-  for (const auto& [one, other] : {std::pair<Duration, Duration>{10us, 10us},
-                                  {10us, 70ms},
-                                  {1ms, 300ms},
-                                  {7ms, 11ms},
-                                  {200ms, 300ms}}) {
+  for (const auto& [one, other] :
+       {std::pair<Duration, Duration>{10us, 10us}, {10us, 70ms}, {1ms, 300ms}, {7ms, 11ms}, {200ms, 300ms}}) {
     Simulation simulation;
     simulation.add(1, "a", one);
     simulation.add(2, "b", other);

@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+"""How programs share a device of one server: each runs kernels of one length, all at the same time, and what they got done
+is compared. Kernels are the same but for their length, so it is counted in their rounds.
+
+Exit status: 0 measured, 2 couldn't measure.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import common
+from serving import Server
+
+
+class Tenant:
+    """A program that is ready, and runs when it is told to."""
+
+    def __init__(self, grus, program, server, milliseconds, seconds, depth, others=()):
+        self.process = subprocess.Popen(
+            [grus, "run", "--gpu", server.address, "--", program, "--ms", str(milliseconds), "--seconds", str(seconds),
+             "--depth", str(depth), *others], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.process.stdout.readline() != "ready\n":
+            raise common.Problem(self.process.communicate()[1])
+
+    def start(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
+    def end(self):
+        out, errors = self.process.communicate()
+        if self.process.returncode != 0:
+            raise common.Problem(errors)
+        return json.loads(out)
+
+
+class Bench:
+    def __init__(self, grus, program, vendors, seconds):
+        self.grus, self.program, self.vendors, self.seconds = grus, program, vendors, seconds
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")}
+
+    def serve(self, folder, *options):
+        """Over plain TCP each session is a tenant; the other socket is for questions."""
+        self.control = f"unix:{folder}/control"
+        return Server(self.grus, "tcp", self.vendors, self.environment, ["--listen", self.control, *options],
+                      errors=subprocess.DEVNULL)
+
+    def tenants(self, *options):
+        done = subprocess.run([self.grus, "tenants", self.control, "--json", *options], capture_output=True, text=True,
+                              check=False)
+        if done.returncode != 0:
+            raise common.Problem(done.stderr)
+        return json.loads(done.stdout)
+
+    def run(self, lengths, weights=(), seconds=None, depths=None, options=()):
+        """What each got done."""
+        seconds = seconds or max(self.seconds, 0.1 * max(lengths))  # 100 times the longest kernel
+        with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, self.serve(folder, *options) as server:
+            programs, names = [], []
+            for number, length in enumerate(lengths):
+                depth = depths[number] if depths else max(3, int(300 / length))
+                programs.append(Tenant(self.grus, self.program, server, length, seconds, depth))
+                if not options:
+                    names += [one["tenant"] for one in self.tenants() if one["tenant"] not in names]
+            for name, weight in zip(names, weights):
+                self.tenants("--set", name, "--weight", str(weight))
+            for program in programs:
+                program.start()
+            return [program.end() for program in programs]
+
+    def shares(self, name, lengths, weights=()):
+        done = self.run(lengths, weights)
+        rounds = [one["rounds"] for one in done]
+        parts = [100 * one / sum(rounds) for one in rounds]
+        return {"name": name, "shares_percent": " / ".join(f"{part:.1f}" for part in parts),
+                "wanted": " / ".join(f"{100 * weight / sum(weights or [1] * len(lengths)):.1f}"
+                                     for weight in (weights or [1] * len(lengths)))}
+
+    def alone(self, length, turns):
+        """Against a server that doesn't share, in turns."""
+        ratios = []
+        for _ in range(turns):
+            shared, = self.run([length], seconds=1.5, depths=[1000])
+            plain, = self.run([length], seconds=1.5, depths=[1000], options=["--no-shares"])
+            ratios.append(shared["rounds"] / plain["rounds"])
+        return {"name": f"alone, {length} ms kernels, against --no-shares", "ratio": round(statistics.median(ratios), 4),
+                "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
+
+    def wait(self, length):
+        """Of short kernels, each waited for, beside long ones."""
+        _, short = self.run([length, 1], seconds=max(5 * length / 1000, self.seconds), depths=[4, 1])
+        return {"name": f"1 ms kernels, one at a time, beside {length} ms kernels", "p99_wait_ms": short["p99_wait_ms"],
+                "longest_wait_ms": short["longest_wait_ms"], "median_wait_ms": short["ms_per_wait"]}
+
+    def greed(self, limit):
+        with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, \
+                self.serve(folder, "--time-limit", str(limit)) as server:
+            greedy = Tenant(self.grus, self.program, server, 1, 1, 1, ["--endless"])
+            good = Tenant(self.grus, self.program, server, 1, limit + 3, 4)
+            greedy.start()
+            time.sleep(1)
+            good.start()
+            start = time.monotonic()
+            greedy.process.communicate()
+            gone = time.monotonic() - start
+            done = good.end()
+        return {"name": f"an endless kernel, limit {limit} s", "gone_after_s": round(gone, 3),
+                "longest_gap_of_the_other_ms": done["longest_gap_ms"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=5, help="for each row, at least; default 5")
+    parser.add_argument("--turns", type=int, default=7, help="of the comparison alone; default 7")
+    parser.add_argument("--vendors", default=f"{common.DEFAULT_VENDORS}/pocl.icd", help="drivers that the server offers")
+    parser.add_argument("--grus", help="the command; default the build's")
+    parser.add_argument("--program", help="remote_tenant; default the build's")
+    parser.add_argument("--device", default="PoCL", help="what to call the device")
+    parser.add_argument("--json", type=pathlib.Path, help="write the rows there")
+    chosen = parser.parse_args()
+    grus = common.program("grus", chosen.grus)
+    program = chosen.program or pathlib.Path(grus).parent / "tests" / "remote_tenant"
+    with common.vendors_folder(chosen.vendors) as folder:
+        bench = Bench(grus, program, folder, chosen.seconds)
+        rows = [bench.shares("1 ms and 1 ms kernels", [1, 1]), bench.shares("1 ms and 20 ms kernels", [1, 20]),
+                bench.shares("0.2 ms and 50 ms kernels", [0.2, 50]), bench.shares("weights 1 and 3", [1, 5], [1, 3]),
+                bench.shares("eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)]),
+                bench.alone(0.1, chosen.turns), bench.alone(1, chosen.turns), bench.alone(10, chosen.turns),
+                bench.wait(5000), bench.wait(50), bench.greed(2)]
+    for row in rows:
+        print(", ".join(f"{key} {value}" for key, value in row.items()))
+    if chosen.json:
+        about = common.about(chosen.device, {"grus": common.first_line([grus, "--version"])})
+        chosen.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    common.main(main)
