@@ -16,7 +16,9 @@ constexpr double kUnknown = kLongest;
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
 constexpr double kPerByte = 0.2;
-constexpr std::size_t kMostCosts = 8;
+constexpr std::size_t kMostKinds = 8;
+constexpr std::uint32_t kMostOfKind = 4096;
+constexpr double kAsBefore = 4;  // times as long as expected, at most
 constexpr std::size_t kMostChunks = 4;
 constexpr double kMostGrowth = 16;  // of what is expected, at once: the device may have had nothing to do in between
 
@@ -27,12 +29,13 @@ std::uint32_t Work::kind_of_kernel(std::uint64_t program, std::string_view name)
   return static_cast<std::uint32_t>(hash >> 32U) | 1U;
 }
 
-float& Turn::cost_of(const Work& work) {
+Turn::Known& Turn::known_of(const Work& work) {
   const auto amount = std::min<std::size_t>(std::bit_width(work.amount), kAmounts - 1);
   // The first row is for transfers.
-  float& cost = costs_[work.kind == Work::kTransfer ? 0 : 1 + work.kind % (kKinds - 1)][amount];
-  if (cost == 0 && work.kind == Work::kTransfer) cost = static_cast<float>(kLeast + kPerByte * double(work.amount));
-  return cost;
+  Known& known = known_[work.kind == Work::kTransfer ? 0 : 1 + work.kind % (kKinds - 1)][amount];
+  if (known.cost == 0 && work.kind == Work::kTransfer)
+    known.cost = static_cast<float>(kLeast + kPerByte * static_cast<double>(work.amount));
+  return known;
 }
 
 bool Turn::is_done(const Chunk& chunk) {
@@ -42,9 +45,9 @@ bool Turn::is_done(const Chunk& chunk) {
 
 void Turn::enter(cl_command_queue queue, const Work& work) {
   Lock lock{mutex_};
-  float& known = cost_of(work);
-  const double cost = known == 0 ? kUnknown : known;
-  if (current_.cost >= kChunk || (current_.cost > 0 && cost >= kLongest)) mark();
+  Known& known = known_of(work);
+  const double cost = known.cost == 0 ? kUnknown : known.cost;
+  if (is_current_full() || (current_.cost > 0 && cost >= kLongest)) mark();
   while (under_way_.size() > kMostChunks) wait_for_first(lock);  // of who doesn't ask for room
   while (!is_open_) {
     lock.unlock();
@@ -57,9 +60,11 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   current_.cost += cost;
   if (std::find(current_.queues.begin(), current_.queues.end(), queue) == current_.queues.end())
     current_.queues.push_back(queue);
-  if (std::find(current_.costs.begin(), current_.costs.end(), &known) == current_.costs.end() &&
-      current_.costs.size() < kMostCosts)
-    current_.costs.push_back(&known);
+  auto kind =
+      std::find_if(current_.kinds.begin(), current_.kinds.end(), [&](const auto& one) { return one.known == &known; });
+  if (kind == current_.kinds.end() && current_.kinds.size() < kMostKinds)
+    kind = current_.kinds.insert(kind, {&known, 0});
+  if (kind != current_.kinds.end() && ++kind->count >= known.most) current_.has_most = true;
 }
 
 // What is waited for where it was sent tells how long it took, without a marker.
@@ -75,7 +80,7 @@ void Turn::saw_end_of_event(std::uint64_t event, Clock::time_point since) {
 
 void Turn::end_current(Clock::time_point since) {
   const auto now = Clock::now();
-  learn(current_, now, now - since > kWaited);
+  learn(current_, now, now - since > kWaited ? Ended::where_sent : Ended::before);
   current_ = {};
 }
 
@@ -92,9 +97,11 @@ bool Turn::is_full() const {
          std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) { return chunk->cost >= kLongest; });
 }
 
+bool Turn::is_current_full() const { return current_.cost >= kChunk || current_.has_most; }
+
 bool Turn::has_room() {
   Lock lock{mutex_};
-  if (current_.cost >= kChunk) mark();
+  if (is_current_full()) mark();
   while (is_full() && is_done(*under_way_.front())) wait_for_first(lock);
   return is_open_ && !is_full();
 }
@@ -102,7 +109,7 @@ bool Turn::has_room() {
 void Turn::wait_for_room() {
   Lock lock{mutex_};
   for (;;) {
-    if (current_.cost >= kChunk) mark();
+    if (is_current_full()) mark();
     if (is_full()) {
       wait_for_first(lock);
     } else if (!is_open_) {
@@ -145,7 +152,7 @@ void Turn::wait_for_first(Lock& lock) {
     if (--mark->waiters == 0) changed_.notify_all();
   }
   if (under_way_.empty() || under_way_.front() != chunk) return;
-  learn(*chunk, Clock::now(), was_waited_for);
+  learn(*chunk, Clock::now(), was_waited_for ? Ended::waited_for : Ended::before);
   under_way_.pop_front();
   for (const auto& mark : marks) {
     changed_.wait(lock, [&] { return mark->waiters == 0; });
@@ -155,19 +162,20 @@ void Turn::wait_for_first(Lock& lock) {
 
 // What ended before anybody looked took no longer than until then. The chunk before may have been under way, too, which
 // makes this twice as long at most; when that one ended isn't known well enough, where threads have to wait for a core.
-void Turn::learn(const Chunk& chunk, Clock::time_point ended, bool was_waited_for) {
-  const auto took = static_cast<double>(std::chrono::nanoseconds{ended - chunk.began}.count());
-  if (took <= 0 || (took > chunk.cost && !was_waited_for)) {
-    // Nothing is known of a command that was seen for the first time but that it didn't take longer.
-    for (float* const cost : chunk.costs) {
-      if (*cost == 0 && took > 0) *cost = static_cast<float>(std::max(kLeast, took));
+void Turn::learn(const Chunk& chunk, Clock::time_point ended, Ended how) {
+  const auto took = std::max(1.0, static_cast<double>(std::chrono::nanoseconds{ended - chunk.began}.count()));
+  for (const auto& [known, count] : chunk.kinds) {
+    if (known->cost == 0) {
+      known->cost = static_cast<float>(std::max(kLeast, took));
+      continue;
     }
-    return;
-  }
-  const double change = std::min(took / chunk.cost, kMostGrowth);
-  for (float* const cost : chunk.costs) {
-    const double known = *cost == 0 ? took / change : *cost;
-    *cost = static_cast<float>(std::max(kLeast, known * change));
+    if (took > chunk.cost && how == Ended::before) continue;
+    if (took > chunk.cost * kAsBefore && took > kChunk) {
+      known->most = 1;
+    } else if (how != Ended::where_sent && count >= known->most) {
+      known->most = std::min(2 * known->most, kMostOfKind);
+    }
+    known->cost = static_cast<float>(std::max(kLeast, known->cost * std::min(took / chunk.cost, kMostGrowth)));
   }
 }
 

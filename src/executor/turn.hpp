@@ -77,6 +77,11 @@ class Turn {
   static constexpr std::size_t kKinds = 256;
   static constexpr std::size_t kAmounts = 40;  // powers of two
 
+  // What is known of commands of one kind and amount.
+  struct Known {
+    float cost = 0;          // ns; 0: nothing
+    std::uint32_t most = 1;  // that a chunk may have of them: grows while they take as long as they did before
+  };
   // A marker behind commands of a queue.
   struct Mark {
     cl_command_queue queue = nullptr;
@@ -87,8 +92,13 @@ class Turn {
   struct Chunk {
     std::vector<std::shared_ptr<Mark>> marks;
     std::vector<cl_command_queue> queues;  // that have no marker yet
-    std::vector<float*> costs;             // of its commands, each once; not all if they are of many kinds
-    double cost = 0;                       // ns, as expected
+    struct Kind {
+      Known* known;
+      std::uint32_t count;
+    };
+    std::vector<Kind> kinds;  // of its commands; not all if they are of many
+    bool has_most = false;    // of one kind
+    double cost = 0;          // ns, as expected
     Clock::time_point began{};
   };
   using Lock = std::unique_lock<std::mutex>;
@@ -101,8 +111,10 @@ class Turn {
   void mark();
   void wait_for_first(Lock& lock);
   void wait_for_all(Lock& lock);
-  static void learn(const Chunk& chunk, Clock::time_point ended, bool was_waited_for);
-  float& cost_of(const Work& work);
+  enum class Ended : std::uint8_t { before, waited_for, where_sent };
+  static void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
+  Known& known_of(const Work& work);
+  bool is_current_full() const;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -112,7 +124,7 @@ class Turn {
   std::uint64_t last_event_ = 0;  // of the last command that was sent
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
-  std::array<std::array<float, kAmounts>, kKinds> costs_{};  // ns, 0: unknown
+  std::array<std::array<Known, kAmounts>, kKinds> known_{};
 };
 
 }  // namespace grus
