@@ -602,7 +602,7 @@ class Server {
         if (worker.peer.name.empty() || std::find(revoked.begin(), revoked.end(), worker.peer.name) == revoked.end())
           continue;
         worker.why = "its certificate was revoked";
-        end_session(worker);
+        kill(worker.child.process, SIGKILL);
       }
     } catch (const channel::Lost& lost) {
       log::error("serve", "nobody's session was ended: {}", lost.what());
