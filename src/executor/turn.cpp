@@ -10,7 +10,7 @@
 namespace grus {
 namespace {
 
-constexpr double kChunk = 4e6;     // ns that commands are waited for together
+constexpr double kChunk = 8e6;     // ns that commands are waited for together
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
 constexpr double kLeast = 2e3;                    // of any command
