@@ -102,7 +102,7 @@ class SharesTest(TenantsTest):
             tenant.start()
         self.assertTrue(wait_for(lambda: min(self.had()[name] for name in names) > 0.2, 20))
         before = self.had()
-        self.assertTrue(wait_for(lambda: sum(self.had().values()) > sum(before.values()) + 2, 20))
+        self.assertTrue(wait_for(lambda: sum(self.had().values()) > sum(before.values()) + 4, 30))
         had = {name: time - before[name] for name, time in self.had().items()}
         return 100 * had[names[0]] / sum(had.values())
 
