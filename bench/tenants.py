@@ -58,15 +58,15 @@ class Bench:
             raise common.Problem(done.stderr)
         return json.loads(done.stdout)
 
-    def run(self, lengths, weights=(), seconds=None, depths=None, options=()):
+    def run(self, lengths, weights=(), seconds=None, depths=None, shares=True):
         """What each got done."""
         seconds = seconds or max(self.seconds, 0.1 * max(lengths))  # 100 times the longest kernel
-        with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, self.serve(folder, *options) as server:
+        with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, self.serve(folder, *(['--shares'] if shares else [])) as server:
             programs, names = [], []
             for number, length in enumerate(lengths):
                 depth = depths[number] if depths else max(3, int(300 / length))
                 programs.append(Tenant(self.grus, self.program, server, length, seconds, depth))
-                if not options:
+                if shares:
                     names += [one["tenant"] for one in self.tenants() if one["tenant"] not in names]
             for name, weight in zip(names, weights):
                 self.tenants("--set", name, "--weight", str(weight))
@@ -87,9 +87,9 @@ class Bench:
         ratios = []
         for _ in range(turns):
             shared, = self.run([length], seconds=1.5, depths=[1000])
-            plain, = self.run([length], seconds=1.5, depths=[1000], options=["--no-shares"])
+            plain, = self.run([length], seconds=1.5, depths=[1000], shares=False)
             ratios.append(shared["rounds"] / plain["rounds"])
-        return {"name": f"alone, {length} ms kernels, against --no-shares", "ratio": round(statistics.median(ratios), 4),
+        return {"name": f"alone, {length} ms kernels, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
                 "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
 
     def wait(self, length):
@@ -100,7 +100,7 @@ class Bench:
 
     def greed(self, limit):
         with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, \
-                self.serve(folder, "--time-limit", str(limit)) as server:
+                self.serve(folder, "--shares", "--time-limit", str(limit)) as server:
             greedy = Tenant(self.grus, self.program, server, 1, 1, 1, ["--endless"])
             good = Tenant(self.grus, self.program, server, 1, limit + 3, 4)
             greedy.start()

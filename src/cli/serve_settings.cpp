@@ -42,11 +42,15 @@ std::vector<Setting> all_of(ServeSettings& s) {
       {"memory", "--memory", "SIZE", &s.memory,
        "What a session may have in buffers and images, 2GiB say; else as much as there is"},
       {"tenants", "--tenant", "NAME:weight=N,cap=PERCENT", &s.tenants,
-       "A tenant's part of a device's time: in proportion to its weight (1), and no more than its cap; again for more. "
+       "With --shares: a tenant's part of a device's time: in proportion to its weight (1), and no more than its cap; "
+       "again for more. "
        "A tenant is a client certificate's name or a user; others are one each. `grus tenants` changes it"},
-      {"shares", "!--no-shares", "", &s.shares, "Don't share out devices' time: whoever sends more commands has more"},
+      {"shares", "--shares", "", &s.shares,
+       "Share out devices' time among tenants; else whoever sends more commands has more"},
       {"time_limit", "--time-limit", "SECONDS", &s.time_limit,
-       "End a session one of whose commands takes longer than this while others wait for the device; 0 for never"},
+       "With --shares: end a session one of whose commands takes longer than this while others wait for the device; 0 "
+       "for "
+       "never"},
       {"grace", "--grace", "SECONDS", &s.grace, "How long to wait for a client whose connection was lost"},
       {"drain", "--drain", "SECONDS", &s.drain, "How long sessions may go on when the server is to end"},
       {"direct", "!--no-direct", "", &s.direct,

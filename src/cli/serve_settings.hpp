@@ -23,7 +23,7 @@ struct ServeSettings {
   unsigned sessions = server::kMostSessions;
   Size memory;
   std::vector<std::string> tenants;
-  bool shares = true;
+  bool shares = false;
   unsigned time_limit = 60;
   bool direct = true;
   unsigned grace = 10;

@@ -64,7 +64,7 @@ int tenants(Options& options) {
   if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", address.text())};
   if (answer.contains("error")) throw Problem{fmt::format("{}: {}", address.text(), answer.value("error", ""))};
   if (!answer.contains("tenants"))
-    throw Problem{fmt::format("{}: it doesn't share its devices (--no-shares)", address.text())};
+    throw Problem{fmt::format("{}: it doesn't share out its devices: start it with --shares", address.text())};
   if (options.json) {
     fmt::print("{}\n", answer["tenants"].dump(2));
   } else {

@@ -421,7 +421,7 @@ class Server {
     const std::optional<uid_t> user = greeting.peer.user;
     if (!user || (*user != 0 && *user != geteuid()))
       return json{{"error", "only the user of the server and root change something, on its own host"}}.dump();
-    if (!leases_) return json{{"error", "it doesn't share its devices (--no-shares)"}}.dump();
+    if (!leases_) return json{{"error", "it doesn't share out its devices: start it with --shares"}}.dump();
     if (tenant.empty() || change.weight > TenantTerms::kMostWeight || change.cap > 100)
       return json{{"error", "that makes no sense"}}.dump();
     TenantTerms terms = leases_->terms(tenant);

@@ -28,7 +28,7 @@ struct ServeOptions {
   std::vector<uid_t> users;              // who may come through a Unix socket, besides this user and root
   bool direct = true;                    // sessions that move to another server send their memory straight there
   std::string audit;                     // a file; empty: the log
-  bool shares = true;                    // sessions get a device's time in turns
+  bool shares = false;                   // sessions get a device's time in turns
   std::chrono::seconds time_limit{60};   // for a command, while others wait; 0: none
   std::map<std::string, TenantTerms> tenants;
   std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added

@@ -49,10 +49,10 @@ class TenantsTest(unittest.TestCase):
             self.skipTest("a sanitized libgrus.so can't be loaded into other programs")
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-tenants-")))
 
-    def serve(self, *options, kind="tcp"):
+    def serve(self, *options, kind="tcp", shares=("--shares",)):
         """Over plain TCP every session is a tenant by itself. A second socket answers questions."""
         self.control = f"unix:{self.folder}/control"
-        return self.enterContext(Server(GRUS, kind, None, os.environ, ["--listen", self.control, *options]))
+        return self.enterContext(Server(GRUS, kind, None, os.environ, ["--listen", self.control, *shares, *options]))
 
     def tenant(self, server, *options):
         tenant = Tenant(server, *options)
@@ -143,11 +143,11 @@ class SharesTest(TenantsTest):
         self.assertLess(done["longest_wait_ms"], 900)
 
     def test_programs_work_without(self):
-        server = self.serve("--no-shares")
+        server = self.serve(shares=())
         self.assertEqual(through(server, USUAL).returncode, 0)
         done = self.grus("tenants", self.control)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("it doesn't share its devices", done.stderr)
+        self.assertIn("it doesn't share out its devices", done.stderr)
 
 
 class TermsTest(TenantsTest):
