@@ -6,20 +6,18 @@
 
 #include "base/log.hpp"
 #include "channel/control.hpp"
+#include "channel/sessions.hpp"
+#include "channel/stream.hpp"
 #include "cli/problem.hpp"
 
 namespace grus::cli {
 
 json ask_session(pid_t pid, const json& request, const std::function<void(const json&)>& on_progress) {
-  channel::Line line{channel::connect_to({channel::Address::Kind::unix_socket, channel::session_socket(pid), {}})};
-  line.send(request.dump());
-  while (const auto text = line.receive()) {
-    json answer = json::parse(*text, nullptr, /*allow_exceptions=*/false);
-    if (!answer.is_object()) break;
-    if (answer.contains("ok")) return answer;
-    if (on_progress) on_progress(answer);
+  try {
+    return channel::ask_session(channel::session_socket(pid), request, on_progress);
+  } catch (const channel::Lost&) {
+    throw Problem{fmt::format("the program with process id {} ended, or says nothing sensible", pid)};
   }
-  throw Problem{fmt::format("the program with process id {} ended, or says nothing sensible", pid)};
 }
 
 std::vector<json> local_sessions() {
