@@ -29,7 +29,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants move drain suspend resume checkpoint restore why profile keys bench enable disable
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants move drain suspend resume checkpoint restore why profile keys vm agent bench enable disable
       --help --version" -- "$word")
     return
   fi
@@ -61,6 +61,7 @@ _grus() {
     --report | --audit | --config | --profile | --trace | --output | -o | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --to | drain) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
     profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
+    vm) mapfile -t COMPREPLY < <(compgen -W "list migrate attach-gpu detach-gpu --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device system xor256" -- "$word"); return ;;
     --sample) mapfile -t COMPREPLY < <(compgen -W "0 1 2 4" -- "$word"); return ;;
@@ -83,6 +84,8 @@ _grus() {
     why) options="--json --help" ;;
     profile) options="--device --output --help" ;;
     keys) options="--host --client --revoke --days --token --force --help" ;;
+    vm) options="--config --to --proxy --stop-and-copy --unplug --trace --json --help" ;;
+    agent) options="--config --port --help" ;;
     enable | disable) options="--dry-run --vendors-dir --help" ;;
   esac
   if [[ $word != -* && $subcommand =~ ^(move|suspend|resume|checkpoint|restore|why)$ ]]; then

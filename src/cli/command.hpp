@@ -33,6 +33,8 @@ Subcommand add_why(CLI::App& grus);
 Subcommand add_profile(CLI::App& grus);
 Subcommand add_keys(CLI::App& grus);
 Subcommand add_relay(CLI::App& grus);
+Subcommand add_agent(CLI::App& grus);
+Subcommand add_vm(CLI::App& grus);
 Subcommand add_worker(CLI::App& grus);
 Subcommand add_door(CLI::App& grus);
 Subcommand add_enable(CLI::App& grus);

@@ -16,6 +16,7 @@ constexpr const char* kExamples = R"(Examples:
   grus info                              which devices there are, and what can be moved
   grus serve                             offer this machine's devices to programs elsewhere; grus ps
   grus move my-job --to unix:/run/b.sock move a running program to another device; grus ps lists them
+  grus vm migrate web --to web2          move a virtual machine that uses a GPU to another host
   grus bench --quick                     what Grus costs here, on the workloads of its papers
   sudo grus enable                       put every OpenCL program of this system on Grus
 
@@ -53,6 +54,8 @@ int run(const std::vector<std::string>& arguments) {
                                                add_profile(grus),
                                                add_keys(grus),
                                                add_relay(grus),
+                                               add_vm(grus),
+                                               add_agent(grus),
                                                add_bench(grus),
                                                add_enable(grus),
                                                add_disable(grus),

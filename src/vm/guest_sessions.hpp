@@ -1,0 +1,28 @@
+// All programs of a guest that run under Grus, moved and suspended together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "vm/lines.hpp"
+
+namespace grus::vm {
+
+// What each says about itself; for root, everybody's. Those that don't answer are left out.
+json describe_sessions();
+
+// Each answers what became of every session that was asked: {"pid", "program", "ok", "error", "steps"}, with the steps
+// of its move in seconds since the call. Sessions are asked side by side.
+
+// All that are here go there, or none: those that have gone come back if another can't. Programs that are started
+// meanwhile follow.
+json leave_for(const std::string& address);
+// All that are at that server come back; one that can't stays there.
+json return_from(const std::string& address);
+json suspend_all();
+json resume_all(const std::string& where);
+
+bool all_ok(const json& outcomes);
+std::string reasons_in(const json& outcomes);  // of those that failed
+
+}  // namespace grus::vm

@@ -1,0 +1,131 @@
+#include "vm/machine.hpp"
+
+#define TOML_ENABLE_FORMATTERS 0  // they would load the library of mathematics
+#include <toml++/toml.h>
+
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "base/log.hpp"
+#include "vm/agent.hpp"
+
+namespace grus::vm {
+namespace {
+
+using namespace std::chrono_literals;
+namespace fs = std::filesystem;
+
+constexpr const char* kSystemFile = "/etc/grus/vms.toml";
+constexpr auto kToSayHello = 5s;
+constexpr auto kSilence = 10 * kSignOfLife;
+constexpr auto kUntilNextTry = 100ms;
+
+json value_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto number = node.value_exact<std::int64_t>()) return *number;
+  if (const auto truth = node.value_exact<bool>()) return *truth;
+  throw Failed{"it must be a text, a number, or true or false"};
+}
+
+void read(Machine& machine, std::string_view key, const toml::node& node) {
+  const std::map<std::string_view, std::string*> texts{
+      {"qmp", &machine.qmp}, {"agent", &machine.agent}, {"incoming", &machine.incoming}, {"proxy", &machine.proxy}};
+  if (key == "gpu") {
+    const toml::table* const arguments = node.as_table();
+    if (!arguments) throw Failed{"it must be a table of device_add's arguments, with driver and id"};
+    for (const auto& [name, value] : *arguments) machine.gpu[std::string{name.str()}] = value_of(value);
+    const auto is_text = [&](const char* name) { return machine.gpu.contains(name) && machine.gpu[name].is_string(); };
+    if (!is_text("driver") || !is_text("id")) throw Failed{"it must have a driver and an id"};
+    return;
+  }
+  const auto text = texts.find(key);
+  if (text == texts.end()) throw Failed{"there is no such setting"};
+  const auto value = node.value_exact<std::string>();
+  if (!value) throw Failed{"it must be a text, in quotes"};
+  *text->second = *value;
+}
+
+Machine read_machine(const std::string& file, const std::string& name, const toml::node& node) {
+  const toml::table* const table = node.as_table();
+  if (!table)
+    throw Failed{fmt::format("{}:{}: {}: it must be a table, [{}]", file, node.source().begin.line, name, name)};
+  Machine machine;
+  machine.name = name;
+  for (const auto& [key, value] : *table) {
+    try {
+      read(machine, key.str(), value);
+    } catch (const Failed& failed) {
+      throw Failed{fmt::format("{}:{}: {}: {}", file, key.source().begin.line, std::string{key.str()}, failed.what())};
+    }
+  }
+  if (machine.qmp.empty()) throw Failed{fmt::format("{}: {} has no qmp, the path of QEMU's socket", file, name)};
+  return machine;
+}
+
+}  // namespace
+
+std::string default_machines_file() {
+  const char* const configuration = std::getenv("XDG_CONFIG_HOME");
+  const char* const home = std::getenv("HOME");
+  fs::path own;
+  if (configuration && *configuration) own = fs::path{configuration} / "grus" / "vms.toml";
+  if (own.empty() && home && *home) own = fs::path{home} / ".config" / "grus" / "vms.toml";
+  std::error_code error;
+  return !own.empty() && fs::exists(own, error) ? own.string() : kSystemFile;
+}
+
+std::map<std::string, Machine> read_machines(const std::string& file) {
+  std::error_code error;
+  if (!fs::exists(file, error))
+    throw Failed{fmt::format("{}: no such file; it says where virtual machines are: see docs/vm.md", file)};
+  std::map<std::string, Machine> machines;
+  try {
+    for (const auto& [key, node] : toml::parse_file(file)) {
+      const std::string name{key.str()};
+      machines.emplace(name, read_machine(file, name, node));
+    }
+  } catch (const toml::parse_error& wrong) {
+    throw Failed{fmt::format("{}:{}: {}", file, wrong.source().begin.line, wrong.description())};
+  }
+  return machines;
+}
+
+json Agent::exchange(json request, Clock::time_point until) {
+  if (socket_.empty()) throw Gone{"the virtual machine's file names no socket of an agent"};
+  if (!lines_) lines_.emplace(connect_lines(socket_));
+  static std::mt19937_64 random{std::random_device{}()};
+  const auto id = static_cast<std::uint32_t>(random());
+  request["id"] = id;
+  try {
+    lines_->send(request);
+    while (auto answer = lines_->receive(std::min(until, Clock::now() + kSilence))) {
+      if (answer->contains("ok") && answer->value("id", json{}) == id) return std::move(*answer);
+    }
+  } catch (const Gone&) {
+    lines_.reset();
+    throw;
+  }
+  throw Gone{fmt::format("{}: the guest's agent doesn't answer; is `grus agent` running there?", socket_)};
+}
+
+json Agent::wait_until_there(Clock::time_point until) {
+  for (;;) {
+    try {
+      return exchange({{"command", "hello"}}, std::min(until, Clock::now() + kToSayHello));
+    } catch (const std::exception&) {  // it starts, or arrives, or its QEMU does
+      if (Clock::now() > until) throw;
+      std::this_thread::sleep_for(kUntilNextTry);
+    }
+  }
+}
+
+json Agent::ask(Timeline& timeline, json request, std::chrono::seconds limit) {
+  const auto start = Clock::now();
+  json answer = exchange(std::move(request), start + limit);
+  timeline.add("guest", answer.value("steps", json::array()), start);
+  if (!answer.value("ok", false)) throw Failed{fmt::format("in the guest: {}", answer.value("error", ""))};
+  return answer;
+}
+
+}  // namespace grus::vm
