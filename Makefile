@@ -10,7 +10,7 @@ MINUTES ?= 10
 
 CTEST := ctest --output-on-failure --no-tests=error
 
-.PHONY: all help setup demo check check-long asan tsan fuzz debug test format lint install uninstall clean
+.PHONY: all help setup demo check check-long check-vm asan tsan fuzz debug test format lint install uninstall clean
 
 all: build/CMakeCache.txt
 	cmake --build build -j$(JOBS)
@@ -20,6 +20,7 @@ help:
 	@echo 'make demo        run a real program natively and through Grus, compare, and move a simulation while it runs'
 	@echo 'make check       everything that must hold, in a quarter of an hour'
 	@echo 'make check-long  the same with all programs, long tests and sanitizers'
+	@echo 'make check-vm    virtual machines that are moved while their programs run, in five minutes (as root)'
 	@echo 'make test        only the fast tests'
 	@echo 'make asan tsan   tests under the sanitizers: address and undefined, thread (LABELS=fast for fewer)'
 	@echo 'make fuzz        look for input that breaks something, MINUTES=10 for each target'
@@ -55,6 +56,11 @@ check-long: setup
 	$(MAKE) asan
 	$(MAKE) tsan
 	.ci/lint
+
+check-vm:
+	.ci/setup build check-vm
+	$(MAKE) all
+	tests/vm/vm_test.py
 
 test: all
 	$(CTEST) --test-dir build -L fast -j$(JOBS)
