@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <future>
@@ -45,10 +46,10 @@ class Request {
     const std::string command = request_.value("command", "");
     if (command == "hello") return hello();
     if (command == "move") return with_sessions("move", [&] { return leave_for(address()); });
-    if (command == "return") return with_sessions("return", [&] { return return_from(address()); });
+    if (command == "return") return with_sessions("return", [&] { return return_from(address(), left()); });
     if (command == "suspend") return with_sessions("suspend", suspend_all);
-    if (command == "resume") return with_sessions("resume", [] { return resume_all("local"); });
-    if (command == "resume_at") return with_sessions("resume", [&] { return resume_all(address()); });
+    if (command == "resume") return with_sessions("resume", [&] { return resume_all(left(), ""); });
+    if (command == "resume_at") return with_sessions("resume", [&] { return resume_all(left(), address()); });
     if (command == "unload") return unload();
     if (command == "load") return load();
     throw Failed{fmt::format("'{}' is nothing that this version of `grus agent` knows", command)};
@@ -58,6 +59,15 @@ class Request {
     std::string to = request_.value("address", "");
     if (to.empty()) throw Failed{"no address was given"};
     return to;
+  }
+
+  // What was answered when they left.
+  json left() const {
+    json sessions = request_.value("left", json::array());
+    const bool makes_sense = std::all_of(sessions.begin(), sessions.end(),
+                                         [](const json& one) { return one.is_object() && one.contains("pid"); });
+    if (!sessions.is_array() || !makes_sense) throw Failed{"it must be told who left, in a list"};
+    return sessions;
   }
 
   json hello() const {
@@ -107,7 +117,7 @@ void answer(const json& request, const AgentSettings& settings, Lines& lines) {
   auto answered = std::async(std::launch::async, [&] { return answer_to(request, settings); });
   while (answered.wait_for(kSignOfLife) != std::future_status::ready) {
     try {
-      lines.send({{"id", request.value("id", json{})}, {"alive", true}});
+      lines.send({{"id", request.contains("id") ? request["id"] : json{}}, {"alive", true}});
     } catch (const Gone&) {  // what was begun is done all the same
       continue;
     }

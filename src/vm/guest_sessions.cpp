@@ -32,7 +32,11 @@ Sessions sessions_where(const std::function<bool(const json&)>& fits) {
   return sessions;
 }
 
-bool is_here(const json& session) { return session.value("at", "") == "local"; }
+// On a device that the machine leaves behind: its card, or the host's.
+bool is_here(const json& session) {
+  const std::string at = session.value("at", "");
+  return at == "local" || at.starts_with("virtio-serial:") || at.starts_with("vsock:");
+}
 
 json steps_of(const json& session, const json& answer, double start, double seconds) {
   const std::string side = fmt::format("{}[{}]", session.value("program", ""), session.value("pid", 0));
@@ -58,7 +62,10 @@ json outcome_for(const json& session, const json& request, Clock::time_point beg
   } catch (const std::exception& error) {
     answer = {{"ok", false}, {"error", error.what()}};
   }
-  json outcome = {{"pid", session["pid"]}, {"program", session["program"]}, {"ok", answer.value("ok", false)}};
+  json outcome = {{"pid", session["pid"]},
+                  {"program", session["program"]},
+                  {"from", session["at"]},
+                  {"ok", answer.value("ok", false)}};
   if (answer.contains("error")) outcome["error"] = answer["error"];
   if (answer.contains("stop_seconds")) outcome["stop_seconds"] = answer["stop_seconds"];
   if (answer.contains("stays_loaded") && !answer["stays_loaded"].empty())
@@ -67,14 +74,24 @@ json outcome_for(const json& session, const json& request, Clock::time_point beg
   return outcome;
 }
 
-json ask_all(const Sessions& sessions, const json& request, Clock::time_point begin) {
+using RequestFor = std::function<json(const json& session)>;
+
+json ask_all(const Sessions& sessions, const RequestFor& request_for, Clock::time_point begin) {
   std::vector<json> outcomes(sessions.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < sessions.size(); ++i) {
-    threads.push_back(start_thread("grus-session", [&, i] { outcomes[i] = outcome_for(sessions[i], request, begin); }));
+    threads.push_back(start_thread(
+        "grus-session", [&, i] { outcomes[i] = outcome_for(sessions[i], request_for(sessions[i]), begin); }));
   }
   for (std::thread& thread : threads) thread.join();
   return outcomes;
+}
+
+// What became of it when it left; nothing of those that didn't.
+json outcome_of(const json& left, const json& session) {
+  const auto found =
+      std::find_if(left.begin(), left.end(), [&](const json& one) { return one["pid"] == session["pid"]; });
+  return found == left.end() ? json::object() : *found;
 }
 
 void append(json& outcomes, const json& more) {
@@ -96,42 +113,59 @@ json describe_sessions() {
 json leave_for(const std::string& address) {
   const auto begin = Clock::now();
   json outcomes = json::array();
-  Sessions gone;
   for (int turn = 0; turn < kTurns; ++turn) {
     const Sessions here = sessions_where(is_here);
     if (here.empty()) return outcomes;
-    const json now = ask_all(here, {{"command", "move"}, {"to", address}, {"unload", true}}, begin);
+    const json now = ask_all(
+        here,
+        [&](const json&) {
+          return json{{"command", "move"}, {"to", address}, {"unload", true}};
+        },
+        begin);
     append(outcomes, now);
-    gone.insert(gone.end(), here.begin(), here.end());
     if (!all_ok(now)) break;
   }
-  if (all_ok(outcomes))
+  (void)return_from(address, outcomes);
+  if (all_ok(outcomes)) {
     outcomes.push_back(
         {{"pid", 0}, {"program", "?"}, {"ok", false}, {"error", "programs are started faster than they can leave"}});
-  std::erase_if(gone, [](const json& session) {
-    const Sessions same = sessions_where([&](const json& one) { return one["pid"] == session["pid"]; });
-    return same.empty() || is_here(same.front());
-  });
-  (void)ask_all(gone, {{"command", "move"}, {"to", "local"}}, begin);
+  }
   return outcomes;
 }
 
-json return_from(const std::string& address) {
-  return ask_all(sessions_where([&](const json& session) { return session.value("at", "") == address; }),
-                 {{"command", "move"}, {"to", "local"}}, Clock::now());
+json return_from(const std::string& address, const json& left) {
+  return ask_all(
+      sessions_where([&](const json& session) { return session.value("at", "") == address; }),
+      [&](const json& session) {
+        const json outcome = outcome_of(left, session);
+        return json{{"command", "move"}, {"to", outcome.value("from", "local")}};
+      },
+      Clock::now());
 }
 
 json suspend_all() {
-  const auto begin = Clock::now();
-  const Sessions here = sessions_where(is_here);
-  json outcomes = ask_all(here, {{"command", "suspend"}, {"unload", true}}, begin);
-  if (!all_ok(outcomes)) (void)resume_all("local");
+  json outcomes = ask_all(
+      sessions_where(is_here),
+      [](const json&) {
+        return json{{"command", "suspend"}, {"unload", true}};
+      },
+      Clock::now());
+  if (!all_ok(outcomes)) (void)resume_all(outcomes, "");
   return outcomes;
 }
 
-json resume_all(const std::string& where) {
-  return ask_all(sessions_where([](const json& session) { return session.value("at", "") == "suspended"; }),
-                 {{"command", "resume"}, {"to", where}}, Clock::now());
+json resume_all(const json& left, const std::string& where) {
+  const auto was_suspended = [&](const json& session) {
+    return session.value("at", "") == "suspended" && (left.empty() || outcome_of(left, session).value("ok", false));
+  };
+  return ask_all(
+      sessions_where(was_suspended),
+      [&](const json&) {
+        json request = {{"command", "resume"}};
+        if (!where.empty()) request["to"] = where;
+        return request;
+      },
+      Clock::now());
 }
 
 bool all_ok(const json& outcomes) {

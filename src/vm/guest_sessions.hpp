@@ -11,16 +11,18 @@ namespace grus::vm {
 // What each says about itself; for root, everybody's. Those that don't answer are left out.
 json describe_sessions();
 
-// Each answers what became of every session that was asked: {"pid", "program", "ok", "error", "steps"}, with the steps
-// of its move in seconds since the call. Sessions are asked side by side.
+// Each answers what became of every session that was asked: {"pid", "program", "from", "ok", "error", "steps"}, with
+// the steps of its move in seconds since the call. Sessions are asked side by side.
 
-// All that are here go there, or none: those that have gone come back if another can't. Programs that are started
-// meanwhile follow.
+// All that are on the machine's card, or on the host's device, go there, or none: those that have gone come back if
+// another can't. Programs that are started meanwhile follow.
 json leave_for(const std::string& address);
-// All that are at that server come back; one that can't stays there.
-json return_from(const std::string& address);
+// All that are at that server go to where they were when they left, or to the machine's own device; one that can't
+// stays.
+json return_from(const std::string& address, const json& left);
 json suspend_all();
-json resume_all(const std::string& where);
+// Those that left, or all if nobody knows; where they were, unless told.
+json resume_all(const json& left, const std::string& where);
 
 bool all_ok(const json& outcomes);
 std::string reasons_in(const json& outcomes);  // of those that failed

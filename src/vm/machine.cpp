@@ -3,7 +3,9 @@
 #define TOML_ENABLE_FORMATTERS 0  // they would load the library of mathematics
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -63,6 +65,58 @@ Machine read_machine(const std::string& file, const std::string& name, const tom
   return machine;
 }
 
+// A guest may say anything. What is shown mustn't steer a terminal, and what is used must be of its kind.
+std::string text_in(const json& told, const char* key) {
+  const auto found = told.find(key);
+  if (found == told.end() || !found->is_string()) return {};
+  auto text = found->get<std::string>();
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+  return text;
+}
+
+double number_in(const json& told, const char* key) {
+  const auto found = told.find(key);
+  return found != told.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+json list_in(const json& told, const char* key, const std::function<json(const json&)>& one_of) {
+  json list = json::array();
+  const auto found = told.find(key);
+  if (found == told.end() || !found->is_array()) return list;
+  for (const json& one : *found) {
+    if (one.is_object()) list.push_back(one_of(one));
+  }
+  return list;
+}
+
+json session_in(const json& told) {
+  return {{"pid", static_cast<std::int64_t>(number_in(told, "pid"))},
+          {"program", text_in(told, "program")},
+          {"at", text_in(told, "at")},
+          {"from", text_in(told, "from")},
+          {"ok", told.contains("ok") && told["ok"] == true},
+          {"error", text_in(told, "error")},
+          {"stop_seconds", number_in(told, "stop_seconds")}};
+}
+
+json step_in(const json& told) {
+  const std::string side = text_in(told, "side");
+  return {{"side", side.empty() ? "guest" : side},
+          {"step", text_in(told, "step")},
+          {"start", number_in(told, "start")},
+          {"seconds", number_in(told, "seconds")}};
+}
+
+json answer_in(const json& told) {
+  return {{"ok", told.contains("ok") && told["ok"] == true},
+          {"error", text_in(told, "error")},
+          {"version", text_in(told, "version")},
+          {"programs", list_in(told, "programs", session_in)},
+          {"sessions", list_in(told, "sessions", session_in)},
+          {"steps", list_in(told, "steps", step_in)}};
+}
+
 }  // namespace
 
 std::string default_machines_file() {
@@ -100,7 +154,7 @@ json Agent::exchange(json request, Clock::time_point until) {
   try {
     lines_->send(request);
     while (auto answer = lines_->receive(std::min(until, Clock::now() + kSilence))) {
-      if (answer->contains("ok") && answer->value("id", json{}) == id) return std::move(*answer);
+      if (answer->contains("ok") && answer->contains("id") && (*answer)["id"] == id) return answer_in(*answer);
     }
   } catch (const Gone&) {
     lines_.reset();

@@ -31,11 +31,11 @@ class End {
     return order_.kind == Kind::live ? ask("programs leave for the proxy", "move", kForSessions)
                                      : ask("programs are suspended", "suspend", kForSessions);
   }
-  json come_back() {
-    return order_.kind == Kind::live ? ask("programs return", "return", kForSessions)
-                                     : ask("programs are resumed", "resume", kForSessions);
+  json come_back(const json& left) {
+    return order_.kind == Kind::live ? ask("programs return", "return", kForSessions, left)
+                                     : ask("programs are resumed", "resume", kForSessions, left);
   }
-  void resume_at_proxy() { ask("programs are resumed at the proxy", "resume_at", kForSessions); }
+  void resume_at_proxy(const json& left) { ask("programs are resumed at the proxy", "resume_at", kForSessions, left); }
   void unload() { ask("the guest unloads the driver", "unload", kForCommands); }
   void load() { ask("the guest loads the driver", "load", kForCommands); }
 
@@ -63,9 +63,9 @@ class End {
   }
 
  private:
-  json ask(const char* step, const char* command, std::chrono::seconds limit) {
+  json ask(const char* step, const char* command, std::chrono::seconds limit, const json& left = json::array()) {
     return timeline_.step(step, [&] {
-      return agent_.ask(timeline_, {{"command", command}, {"address", order_.proxy}}, limit);
+      return agent_.ask(timeline_, {{"command", command}, {"address", order_.proxy}, {"left", left}}, limit);
     });
   }
 
@@ -110,7 +110,7 @@ class Migration {
     return guarded([&] {
       End end{source_, timeline_, order_};
       if (!end.has_gpu()) throw Failed{fmt::format("{} has no card that could be taken away", source_.name)};
-      timeline_.step("greet the agent", [&] { return end.greet(); });
+      greet(end);
       give_up_card(end);
       answer_["gpu"] = order_.kind == Kind::live ? "proxy" : "none";
     });
@@ -150,7 +150,18 @@ class Migration {
     if (to.machine().incoming.empty()) throw Failed{fmt::format("the file doesn't say where {} waits: incoming", name)};
     if (!source_.gpu.empty() && to.machine().gpu.empty())
       throw Failed{fmt::format("the file names no gpu for {}, where the programs could return to", name)};
-    timeline_.step("greet the agent", [&] { return from.greet(); });
+    greet(from);
+  }
+
+  // Who is where, should the agent be ended before it can tell who left.
+  void greet(End& end) {
+    const json hello = timeline_.step("greet the agent", [&] { return end.greet(); });
+    json sessions = json::array();
+    for (const json& one : hello.value("programs", json::array())) {
+      if (one.value("at", "") == "suspended") continue;
+      sessions.push_back({{"pid", one["pid"]}, {"program", one["program"]}, {"from", one["at"]}, {"ok", true}});
+    }
+    answer_["sessions"] = std::move(sessions);
   }
 
   // Programs, driver and card. Whatever fails, all of it is there again.
@@ -260,28 +271,29 @@ class Migration {
       return without_card(end, fmt::format("{}, without its card: {}", runs, error.what()));
     }
     try {
-      answer_["returned"] = end.come_back()["sessions"];
+      answer_["returned"] = end.come_back(left())["sessions"];
       note_ended();
     } catch (const std::exception& error) {
       return {"card", fmt::format("{}, with its card, but not all programs came back: {}", runs, error.what())};
     }
     return {"card", fmt::format("{}, with its card and its programs on it", runs)};
   }
+  json left() const { return answer_.value("sessions", json::array()); }
   // By themselves, or because the proxy was lost: who left and is nowhere to be found.
   void note_ended() {
     json ended = json::array();
-    for (const json& left : answer_.value("sessions", json::array())) {
+    for (const json& one : left()) {
       const json& back = answer_["returned"];
       const bool is_back =
-          std::any_of(back.begin(), back.end(), [&](const json& one) { return one["pid"] == left["pid"]; });
-      if (!is_back) ended.push_back(fmt::format("{}[{}]", left.value("program", ""), left.value("pid", 0)));
+          std::any_of(back.begin(), back.end(), [&](const json& other) { return other["pid"] == one["pid"]; });
+      if (!is_back) ended.push_back(fmt::format("{}[{}]", one.value("program", ""), one.value("pid", 0)));
     }
     if (!ended.empty()) answer_["ended"] = std::move(ended);
   }
   Settled without_card(End& end, const std::string& why) {
     if (order_.proxy.empty()) return {"none", fmt::format("{}; its programs are suspended", why)};
     try {
-      if (order_.kind == Kind::stop_and_copy) end.resume_at_proxy();
+      if (order_.kind == Kind::stop_and_copy) end.resume_at_proxy(left());
     } catch (const std::exception& error) {
       return {"none", fmt::format("{}; its programs are suspended: {}", why, error.what())};
     }

@@ -177,6 +177,8 @@ class Guest:
             "-device", "virtio-serial-pci",
             "-chardev", f"socket,id=agent,path={self.folder}/agent.sock,server=on,wait=off",
             "-device", "virtserialport,chardev=agent,name=org.grus.agent.0",
+            "-chardev", f"socket,id=gpus,path={self.folder}/gpus.sock,server=on,wait=off",
+            "-device", "virtserialport,chardev=gpus,name=org.grus.gpu.0",
             "-device", "pcie-root-port,id=place0,chassis=1,slot=1",
             "-qmp", f"unix:{self.folder}/qmp.sock,server=on,wait=off",
             "-qmp", f"unix:{self.folder}/monitor.sock,server=on,wait=off"]

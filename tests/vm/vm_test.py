@@ -128,8 +128,8 @@ class VmTest(unittest.TestCase):
         proxy = f"tcp:{HOST}:{PORT}"
         (self.place / "vms.toml").write_text("".join(one.table(proxy=proxy) for one in self.machines.values()))
 
-    def start_program(self, guest, name):
-        guest.shell.run(f"grus run --name {name} -- beats {name} {HOST} {self.beats.port} > /run/{name}.out 2>&1 < /dev/null & "
+    def start_program(self, guest, name, *options):
+        guest.shell.run(f"grus run --name {name} {' '.join(options)} -- beats {name} {HOST} {self.beats.port} > /run/{name}.out 2>&1 < /dev/null & "
                         f"echo $! > /run/{name}.pid")
         self.beats.wait_for(name, 3)
 
@@ -210,6 +210,37 @@ class MigrationTest(VmTest):
                   f"from outside, {1e3 * max(one[3] for one in beats):.0f} ms by the guest's clock; of the 1 ms clock "
                   f"{1e3 * max(one[4] for one in beats):.0f} ms by the guest's clock, {1e3 * max(ticks):.0f} ms seen from outside")
             print("  " + ", ".join(f"{step}: {self.kernels_in(name, times[step])} kernels" for step in times))
+
+
+class HostsDeviceTest(VmTest):
+    def test_through_virtio_serial(self):
+        """Two programs of a guest on the host's device, through one port; then the guest is moved."""
+        a = self.guest("a")
+        b = self.guest("b", waits=True)
+        server = f"unix:{self.place}/serve.sock"
+        serve = self.start(GRUS, "serve", "--listen", server, "--vendors", "/etc/OpenCL/vendors/pocl.icd")
+        serve.stdout.readline()
+        for guest in (a, b):
+            self.start(GRUS, "relay", "--port", f"unix:{guest.folder}/gpus.sock", "--to", server)
+        a.shell.wait_until_ready(60)
+        a.shell.run("grus relay --port /dev/virtio-ports/org.grus.gpu.0 > /run/relay.out 2>&1 < /dev/null & true")
+        for name in ("four", "five"):
+            self.start_program(a, name, "--gpu", "virtio-serial:")
+        self.assertEqual(len(json.loads(run(GRUS, "ps", "--gpu", server, "--json", "--interval", "0"))[-1]["sessions"]), 2)
+        self.vm("migrate", "a", "--to", "b")
+        for name in ("four", "five"):
+            self.beats.wait_for(name, 3)
+        programs = next(row for row in self.vm("list") if row["name"] == "b")["programs"]
+        self.assertEqual({one["at"].partition(":")[0] for one in programs}, {"virtio-serial"})
+        for name in ("four", "five"):
+            self.expect_right(b, name)
+
+    def start(self, *command):
+        child = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
+        self.addCleanup(child.stdout.close)
+        self.addCleanup(child.wait)
+        self.addCleanup(child.terminate)
+        return child
 
 
 class FailuresTest(VmTest):
