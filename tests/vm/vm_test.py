@@ -264,7 +264,8 @@ class FailuresTest(VmTest):
         with subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True) as child:
             while source.monitor.ask("query-migrate").get("status") != "active":
-                self.assertIsNone(child.poll(), "it ended before QEMU's migration")
+                if child.poll() is not None:
+                    self.fail(f"it ended before QEMU's migration: {child.communicate()}")
                 time.sleep(0.02)
             do(child)
             source.monitor.ask("migrate-set-parameters", **{"max-bandwidth": 1 << 30})
@@ -303,6 +304,8 @@ class FailuresTest(VmTest):
             outcome = json.loads(child.communicate(timeout=120)[0])
             self.proxy.send_signal(signal.SIGCONT)
             self.expect_as_before(a, outcome, "agent doesn't answer")
+            # What the agent had begun is cancelled once the proxy answers; nothing else can begin before.
+            a.shell.run(f"until grus move one --to tcp:{HOST}:{PORT} --dry-run > /dev/null 2>&1; do usleep 100000; done", 30)
 
         with self.subTest("the destination's QEMU is killed"):
             outcome = self.under_way(a, lambda _: b.close(), "--to", "b")
