@@ -99,6 +99,11 @@ class Migration {
       try {
         travel(from, to);
       } catch (const std::exception& error) {
+        // Two that run with the same disks would be the end of both.
+        if (has_gone_ && is_there(to)) {
+          throw Failed{fmt::format("{}; QEMU has handed the guest over to {}, so it isn't continued at {}: see there",
+                                   error.what(), destination.name, source_.name)};
+        }
         throw Failed{fmt::format("{}; {}", error.what(), back_at_source(from).text)};
       }
       answer_["runs_at"] = destination.name;
@@ -198,6 +203,7 @@ class Migration {
       qmp.forget_events();
       qmp.execute("migrate", {{"uri", to.machine().incoming}});
       follow(qmp);
+      has_gone_ = true;
       wait_until_it_runs(to.qmp());
       json done = qmp.execute("query-migrate");
       while (!done.contains("downtime")) done = qmp.execute("query-migrate");  // the event comes before the numbers
@@ -228,6 +234,16 @@ class Migration {
         throw Failed{fmt::format("QEMU's migration failed: {}",
                                  qmp.execute("query-migrate").value("error-desc", "it doesn't say why"))};
       }
+    }
+  }
+
+  // Whether its QEMU lives, as far as can be told.
+  static bool is_there(End& end) {
+    try {
+      (void)end.qmp().status();
+      return true;
+    } catch (const std::exception&) {
+      return false;
     }
   }
 
@@ -305,6 +321,7 @@ class Migration {
   const MigrationOrder& order_;
   const std::atomic<bool>& cancelled_;
   Timeline timeline_;
+  bool has_gone_ = false;  // for QEMU
   json answer_;
 };
 
