@@ -60,6 +60,7 @@ check-long: setup
 check-vm:
 	.ci/setup build check-vm
 	$(MAKE) all
+	tests/vm/guest/build build/vm
 	tests/vm/vm_test.py
 
 test: all
