@@ -32,12 +32,7 @@ struct Options {
   bool json = false;
 };
 
-json ask(const channel::Address& address) {
-  json answer = json::parse(channel::ask_status(address), nullptr, /*allow_exceptions=*/false);
-  if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", address.text())};
-  if (answer.contains("error")) throw Problem{fmt::format("{}: {}", address.text(), answer.value("error", ""))};
-  return answer;
-}
+json ask(const channel::Address& address) { return server_answer(address, channel::ask_status(address)); }
 
 // Of a session that wasn't there before: since it began.
 void add_rates(json& session, const json& before) {

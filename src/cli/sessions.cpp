@@ -78,4 +78,11 @@ std::vector<json> sessions_at(const std::string& where) {
   return sessions;
 }
 
+json server_answer(const channel::Address& server, const std::string& said) {
+  json answer = json::parse(said, nullptr, /*allow_exceptions=*/false);
+  if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", server.text())};
+  if (answer.contains("error")) throw Problem{fmt::format("{}: {}", server.text(), answer.value("error", ""))};
+  return answer;
+}
+
 }  // namespace grus::cli

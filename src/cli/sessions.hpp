@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "channel/address.hpp"
+
 namespace grus::cli {
 
 using json = nlohmann::ordered_json;
@@ -22,5 +24,7 @@ bool is_address(const std::string& where);
 std::string absolute(const std::string& address);  // whoever is told may be in another folder
 // Sends a request and answers with the last line of the answer; the others are shown to on_progress. Throws Problem.
 json ask_session(pid_t pid, const json& request, const std::function<void(const json&)>& on_progress = {});
+// What a server said about itself. Throws Problem if that is an error, or nothing.
+json server_answer(const channel::Address& server, const std::string& said);
 
 }  // namespace grus::cli

@@ -7,13 +7,12 @@
 #include "cli/command.hpp"
 #include "cli/gpu_option.hpp"
 #include "cli/problem.hpp"
+#include "cli/sessions.hpp"
 #include "cli/table.hpp"
 #include "server/scheduler.hpp"
 
 namespace grus::cli {
 namespace {
-
-using json = nlohmann::ordered_json;
 
 constexpr const char* kExamples = R"(Examples:
   grus tenants                                      who shares the devices of this user's server
@@ -60,9 +59,7 @@ int tenants(Options& options) {
   options.tenant.copy(options.change.tenant.data(), options.tenant.size());
   const auto address = options.server == "auto" ? channel::default_address() : channel::Address::parse(options.server);
   const std::string said = changes ? channel::ask_change(address, options.change) : channel::ask_status(address);
-  const json answer = json::parse(said, nullptr, /*allow_exceptions=*/false);
-  if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", address.text())};
-  if (answer.contains("error")) throw Problem{fmt::format("{}: {}", address.text(), answer.value("error", ""))};
+  const json answer = server_answer(address, said);
   if (!answer.contains("tenants"))
     throw Problem{fmt::format("{}: it doesn't share out its devices: start it with --shares", address.text())};
   if (options.json) {

@@ -153,6 +153,8 @@ class LocalExecutor final : public Executor {
   template <typename Call>
   cl_int place(const Placement& placement, const Work& work, Call call);
   template <typename Call>
+  cl_int place_in_turn(const Placement& placement, const Work& work, Call call);
+  template <typename Call>
   cl_int place(const Placement& placement, Call call);
   template <typename Call>
   cl_int place_in_full(const Placement& placement, cl_command_queue queue, Call call);

@@ -322,7 +322,7 @@ void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
         vendor.clFinish(queue->handle);
         continue;
       }
-      queue->busy.store(true, std::memory_order_relaxed);
+      queue->busy.store(true, std::memory_order_relaxed);  // a marker is work, too, for which its device must stay
       vendor.clFlush(queue->handle);
       markers.push_back(marker);
     }

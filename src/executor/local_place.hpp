@@ -28,6 +28,11 @@ template <typename Call>
 
 template <typename Call>
 cl_int LocalExecutor::place(const Placement& placement, const Work& work, Call call) {
+  return turns_.empty() ? place(placement, call) : place_in_turn(placement, work, call);
+}
+
+template <typename Call>
+[[gnu::noinline]] cl_int LocalExecutor::place_in_turn(const Placement& placement, const Work& work, Call call) {
   const VendorQueue& to = *queues_[placement.queue];
   const auto since = to.turn && placement.blocking == Blocking::yes ? Turn::Clock::now() : Turn::Clock::time_point{};
   cl_int code = CL_SUCCESS;

@@ -1,5 +1,6 @@
 // LocalExecutor: programs and kernels.
 #include <algorithm>
+#include <optional>
 
 #include "base/log.hpp"
 #include "executor/local_place.hpp"
@@ -396,9 +397,11 @@ std::uint64_t work_items(const command::Launch& launch) {
 
 cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& placement) {
   VendorKernel& kernel = *kernels_[launch.kernel];
-  const VendorQueue& to = *queues_[placement.queue];
-  const Turn::Pass pass{to.turn, to.handle, to.turn ? Work{kernel.kind, work_items(launch)} : Work{},
-                        to.in_order ? placement.event.value() : 0};
+  std::optional<Turn::Pass> pass;
+  if (!turns_.empty()) {
+    const VendorQueue& to = *queues_[placement.queue];
+    pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch)}, to.in_order ? placement.event.value() : 0);
+  }
   const std::lock_guard lock{kernel.lock};
   if (kernel.stamp != launch.stamp) {
     if (const cl_int code = set_arguments(kernel, launch); code != CL_SUCCESS) return code;

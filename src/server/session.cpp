@@ -163,11 +163,15 @@ bool Session::are_events_known(const Head& head, const Bytes& body) {
 }
 
 void Session::send_message(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {
+  const std::lock_guard lock{out_mutex_};
+  send_locked(kind, number, body, bulk);
+}
+
+void Session::send_locked(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {
   Head head{static_cast<std::uint32_t>(body.size()), kind, channel::Crowd::no, number, bulk.size()};
   iovec parts[3] = {{&head, sizeof head},
                     {const_cast<std::byte*>(body.data()), body.size()},
                     {const_cast<std::byte*>(bulk.data()), bulk.size()}};
-  const std::lock_guard lock{out_mutex_};
   Counters::add(counters_.bytes_out, sizeof head + body.size() + bulk.size());
   answers_.fetch_add(1, std::memory_order_release);
   try {
@@ -177,13 +181,12 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
   }
 }
 
-// Whoever sends may wait for the device.
+// Whoever sends may wait for the device, and so for ever.
 void Session::tell_end(const std::string& why) {
+  Bytes body;
+  wire::Writer{body}(why);
   for (int attempt = 0; attempt < 10; ++attempt) {
-    if (out_mutex_.try_lock()) {
-      out_mutex_.unlock();
-      return send(Kind::ended, 0, {}, why);
-    }
+    if (const std::unique_lock lock{out_mutex_, std::try_to_lock}; lock) return send_locked(Kind::ended, 0, body, {});
     std::this_thread::sleep_for(kTellAgain);
   }
 }

@@ -207,6 +207,7 @@ class Session {
     send_message(kind, number, body, bulk);
   }
   void send_message(channel::Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk);
+  void send_locked(channel::Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk);
   void post(std::function<void()> job);  // for the thread that sends what vendors' threads have finished
   void aside(const channel::Head& head, std::function<void()> job);
 

@@ -3,8 +3,6 @@
 // before ended.
 // --ms MILLISECONDS: of a kernel, alone (1). --seconds SECONDS (1). --depth COUNT: commands that are enqueued before
 // one is waited for (8). --endless: a kernel that doesn't end, instead.
-#include <CL/cl.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -14,6 +12,8 @@
 #include <deque>
 #include <string>
 #include <vector>
+
+#include "device.hpp"
 
 namespace {
 
@@ -26,12 +26,6 @@ kernel void spin(global uint* value, ulong rounds) {
   *value = own;
 }
 )CLC";
-
-void check(cl_int code, const char* what) {
-  if (code == CL_SUCCESS) return;
-  std::fprintf(stderr, "%s: OpenCL error %d\n", what, code);
-  std::exit(1);
-}
 
 // What so many rounds make of 0: the map is applied twice, four times, and so on.
 std::uint32_t after(std::uint64_t rounds) {
@@ -53,18 +47,12 @@ double milliseconds_since(Clock::time_point start) {
 class Tenant {
  public:
   Tenant() {
-    cl_platform_id platform = nullptr;
-    cl_device_id device = nullptr;
-    check(clGetPlatformIDs(1, &platform, nullptr), "platform");
-    check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "device");
+    const auto [context, queue] = open_device();
+    queue_ = queue;
     cl_int code = CL_SUCCESS;
-    cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
-    check(code, "context");
-    queue_ = clCreateCommandQueue(context, device, 0, &code);
-    check(code, "queue");
     const char* source = kSource;
     cl_program program = clCreateProgramWithSource(context, 1, &source, nullptr, &code);
-    check(clBuildProgram(program, 1, &device, "", nullptr, nullptr), "build");
+    check(clBuildProgram(program, 0, nullptr, "", nullptr, nullptr), "build");
     kernel_ = clCreateKernel(program, "spin", &code);
     check(code, "kernel");
     const cl_uint zero = 0;

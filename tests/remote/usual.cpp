@@ -9,7 +9,6 @@
 // --allocate BYTES: a buffer of that size, filled and read back.
 // --come-and-go: many buffers, each released before anything uses it, and one that stays until the input ends; the last
 // of many is used, and must be as good as any.
-#include <CL/cl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -20,6 +19,8 @@
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "device.hpp"
 
 namespace {
 
@@ -33,30 +34,6 @@ kernel void add(global int* to, global const int* from, int value, int prints) {
 constexpr int kBuffers = 10;
 constexpr int kLaunches = 1000;
 constexpr size_t kItems = 16;
-
-void check(cl_int code, const char* what) {
-  if (code == CL_SUCCESS) return;
-  std::fprintf(stderr, "%s: OpenCL error %d\n", what, code);
-  std::exit(1);
-}
-
-struct Opened {
-  cl_context context;
-  cl_command_queue queue;
-};
-
-Opened open_device() {
-  cl_platform_id platform = nullptr;
-  cl_device_id device = nullptr;
-  check(clGetPlatformIDs(1, &platform, nullptr), "platform");
-  check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "device");
-  cl_int code = CL_SUCCESS;
-  cl_context context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
-  check(code, "context");
-  cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
-  check(code, "queue");
-  return {context, queue};
-}
 
 cl_program build(cl_context context) {
   cl_int code = CL_SUCCESS;
