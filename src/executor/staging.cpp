@@ -26,9 +26,13 @@ constexpr std::size_t kSlotSize = 8 * kMiB;
 // Smaller copies are cut smaller, so that copying and transferring still overlap.
 constexpr std::size_t kLeastChunk = kMiB;
 constexpr std::size_t kLeastChunks = 8;
-// A quarter faster than plain stores, for each thread.
-constexpr auto kStoresOfWrites = CopyThreads::Stores::streaming;
+// A quarter faster than plain stores, for each thread. But of large writes what waits for its transfer stays in the
+// cache, which leaves more of the memory's speed: 48 instead of 40 GB/s.
 constexpr auto kStoresOfReads = CopyThreads::Stores::streaming;
+constexpr std::size_t kPlainFrom = 64 * kMiB;
+constexpr CopyThreads::Stores stores_of_writes(std::size_t size) {
+  return size < kPlainFrom ? CopyThreads::Stores::streaming : CopyThreads::Stores::plain;
+}
 // For tests: several chunks in copies that are quickly compared.
 constexpr std::size_t kSlotSizeIfAlways = std::size_t{64} << 10;
 
@@ -134,7 +138,7 @@ cl_int StagedCopy::write(const std::byte* from) {
   for (std::size_t chunk = 0; chunk < count; ++chunk) {
     Slot& slot = ring_.slot(chunk);
     if (const cl_int code = wait(slot); code != CL_SUCCESS) return code;
-    start(chunk, slot.memory, from + start_of(chunk), kStoresOfWrites);
+    start(chunk, slot.memory, from + start_of(chunk), stores_of_writes(copy_.size));
     if (chunk == 0) continue;
     finish(ring_.slot(chunk - 1));
     if (const cl_int code = send(chunk - 1); code != CL_SUCCESS) return code;

@@ -1,7 +1,6 @@
 #include "memory/conveyor.hpp"
 
 #include "base/thread.hpp"
-#include "command/gate.hpp"
 
 namespace grus::memory {
 namespace {
@@ -24,35 +23,17 @@ Conveyor::Conveyor(std::shared_ptr<HostMemory> memory, Overlap overlap)
 
 Conveyor::Conveyor(Executor& from, Executor& to, Context& context, std::size_t slot_size, Overlap overlap)
     : Conveyor{memory_for(to.is_in_this_process() ? from : to, kSlots * slot_size), overlap} {
-  {
-    const Gate::Entry entry{kInternalCall};
-    region_ = Ref<Memory>::adopt(slab<Memory>().create(context, CL_MEM_OBJECT_BUFFER));
-    region_->is_region = true;
-  }
-  for (Executor* const executor : {&from, &to}) {
-    NewBuffer order;
-    order.id = region_->id();
-    order.context = context.id();
-    order.size = memory_->size();
-    order.host = memory_->data();
-    order.host_memory = memory_;
-    order.is_region = true;
-    if (executor->create_buffer(order) == CL_SUCCESS) known_to_.push_back(executor);
-  }
+  registered_.emplace(context, memory_, std::initializer_list<Executor*>{&from, &to});
 }
 
 Conveyor::~Conveyor() {
-  if (thread_.joinable()) {
-    {
-      const std::lock_guard lock{mutex_};
-      is_over_ = true;
-      changed_.notify_all();
-    }
-    thread_.join();
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock{mutex_};
+    is_over_ = true;
+    changed_.notify_all();
   }
-  for (Executor* const executor : known_to_) executor->free(ObjectType::memory, region_->id());
-  const Gate::Entry entry{kInternalCall};
-  region_ = {};
+  thread_.join();
 }
 
 void Conveyor::check() const {
@@ -66,21 +47,28 @@ std::byte* Conveyor::take() {
   return memory_->data() + handed_over_ % kSlots * slot_size_;
 }
 
-void Conveyor::hand_over(Job job) {
+Conveyor::Number Conveyor::hand_over(Job job) {
   if (!thread_.joinable()) {
     job.write();
-    return job.finish();
+    job.finish();
+    return 0;
   }
   const std::lock_guard lock{mutex_};
   check();
   jobs_.push_back(std::move(job));
-  ++handed_over_;
   changed_.notify_all();
+  return ++handed_over_;
 }
 
-bool Conveyor::is_idle() {
+bool Conveyor::has_room() {
   const std::lock_guard lock{mutex_};
-  return thread_.joinable() && handed_over_ == written_;
+  return thread_.joinable() && handed_over_ - written_ < 2;
+}
+
+void Conveyor::wait_for(Number number) {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return written_ >= number || failure_; });
+  check();
 }
 
 void Conveyor::finish() {

@@ -7,9 +7,10 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 
-#include "command/executor.hpp"
+#include "memory/registered.hpp"
 
 namespace grus::memory {
 
@@ -33,9 +34,11 @@ class Conveyor {
     std::function<void()> write;
     std::function<void()> finish = [] {};
   };
-  void hand_over(Job job);
-  bool is_idle();  // nothing waits to be written
-  void finish();   // waits until everything is written
+  using Number = std::size_t;
+  Number hand_over(Job job);
+  bool has_room();  // for a job that takes long: none waits behind the one under way
+  void wait_for(Number number);
+  void finish();  // waits for all
 
  private:
   static constexpr std::size_t kSlots = 8;
@@ -47,15 +50,14 @@ class Conveyor {
 
   const std::shared_ptr<HostMemory> memory_;
   const std::size_t slot_size_;
-  Ref<Memory> region_;  // what executors know it by
-  std::vector<Executor*> known_to_;
+  std::optional<RegisteredMemory> registered_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
   std::deque<Job> jobs_;  // to be written
   std::exception_ptr failure_;
-  std::size_t handed_over_ = 0;
-  std::size_t written_ = 0;
+  Number handed_over_ = 0;
+  Number written_ = 0;
   bool is_over_ = false;
   std::thread thread_;  // none if nothing is to overlap
 };

@@ -129,7 +129,7 @@ void copy_contents(const Route& route, ObjectId buffer, std::span<const std::byt
     const auto write = [&to = route.to, queue = route.queue, buffer, range, from = contents.data() + start] {
       check(to.submit(command::Write{{buffer}, range, from}, {queue, {}, {}, Blocking::yes}), "writing memory");
     };
-    if (route.conveyor.is_idle()) {  // two threads write
+    if (route.conveyor.has_room()) {  // two threads write
       route.conveyor.hand_over({write});
     } else {
       write();

@@ -1,6 +1,7 @@
 #include "memory/device_side.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 
 #include "base/log.hpp"
@@ -17,8 +18,11 @@ constexpr std::size_t kMostCopied = std::size_t{1} << 14;
 constexpr std::size_t kBatch = kSlotSize / kPage;  // that are put together
 constexpr std::size_t kMostLanes = 8;
 constexpr std::size_t kLookingLanes = 4;       // of them; what the others have found is put together, and read
+constexpr std::size_t kLentLanes = 3;          // of the others, while they are read
 constexpr std::size_t kPartOfMemory = 1 << 6;  // of the device's, for all lanes
-constexpr std::size_t kFirstRead = 16 * 1024;  // of a list, with its length
+constexpr std::size_t size_of_list(std::size_t pages) { return (1 + pages) * sizeof(cl_uint); }
+// Of a list, with its length: all of it where pages are copied first.
+constexpr std::size_t kFirstRead = size_of_list(kMostCopied);
 constexpr cl_uint kIsZero = 0x80000000;
 
 // Calls for each stretch of numbers that follow one another.
@@ -52,13 +56,16 @@ void DeviceSide::set_up(Role role) {
   gather_ = make_kernel("gather");
   scatter_ = make_kernel("scatter");
   lanes_.resize(lanes_for(role));
+  if (role == Role::source)
+    lists_.emplace(context_, memory_in_pages(lanes_.size() * kFirstRead), std::initializer_list<Executor*>{&executor_});
   for (Lane& lane : lanes_) {
     lane.queue = make_queue();
     lane.gathered = make_buffer(kBatch * kPage);
     lane.indices = make_buffer(kBatch * sizeof(cl_uint));
     if (role == Role::destination) continue;
     lane.staging = make_buffer(kMostCopied * kPage);
-    lane.changed = make_buffer((1 + kMost) * sizeof(cl_uint));
+    lane.changed = make_buffer(size_of_list(kMost));
+    lane.list = lists_->data() + (&lane - lanes_.data()) * kFirstRead;
   }
 }
 
@@ -81,6 +88,7 @@ std::unique_ptr<DeviceSide> DeviceSide::make(Executor& executor, Context& contex
 }
 
 DeviceSide::~DeviceSide() {
+  for (const Look& look : looks_) executor_.finish(look.lane->queue->id());  // which may still write to a list
   for (const Lane& lane : lanes_) {
     for (const Ref<Memory>* memory : {&lane.staging, &lane.gathered, &lane.changed, &lane.indices}) {
       if (*memory) executor_.free(ObjectType::memory, (*memory)->id());
@@ -161,9 +169,8 @@ void DeviceSide::launch(const Lane& lane, const Kernel& kernel, std::vector<Argu
         "looking at pages");
 }
 
-void DeviceSide::read(const Lane& lane, ObjectId memory, Range range, void* to) {
-  check(executor_.submit(command::Read{{memory}, range, to}, {lane.queue->id(), {}, {}, Blocking::yes}),
-        "reading memory");
+void DeviceSide::read(const Lane& lane, ObjectId memory, Range range, void* to, Blocking blocking) {
+  check(executor_.submit(command::Read{{memory}, range, to}, {lane.queue->id(), {}, {}, blocking}), "reading memory");
 }
 
 void DeviceSide::write(const Lane& lane, ObjectId memory, Range range, const void* from, Blocking blocking) {
@@ -211,19 +218,19 @@ DeviceSide::Look DeviceSide::begin(const Lane& lane, const Buffer& buffer, std::
       {memory_argument(look.from), value_argument(look.first_there), memory_argument(buffer.table->fingerprints->id()),
        value_argument(first), memory_argument(lane.changed->id())},
       count);
+  read(lane, lane.changed->id(), {0, std::min(size_of_list(count), kFirstRead)}, lane.list, Blocking::no);
   check(executor_.flush(lane.queue->id()), "looking at pages");
   return look;
 }
 
 DeviceSide::Changed DeviceSide::changed_pages(const Look& look) {
   const Lane& lane = *look.lane;
+  check(executor_.finish(lane.queue->id()), "looking at pages");
+  const std::size_t at_once = std::min(size_of_list(look.count), kFirstRead);
   std::vector<cl_uint> list(1 + look.count);
-  const std::size_t size = list.size() * sizeof(cl_uint);
-  const std::size_t at_once = std::min(size, kFirstRead);
-  read(lane, lane.changed->id(), {0, at_once}, list.data());
+  std::memcpy(list.data(), lane.list, at_once);
   const std::size_t found = std::min<std::size_t>(list[0], look.count);
-  const std::size_t needed = (1 + found) * sizeof(cl_uint);
-  if (needed > at_once)
+  if (const std::size_t needed = size_of_list(found); needed > at_once)
     read(lane, lane.changed->id(), {at_once, needed - at_once}, list.data() + at_once / sizeof(cl_uint));
   // They come in any order.
   enum class Now : std::uint8_t { unchanged, changed, zero };
@@ -240,14 +247,13 @@ DeviceSide::Changed DeviceSide::changed_pages(const Look& look) {
 void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route,
                             ObjectId buffer, Range range) {
   if (const auto contents = route.to.contents_of(buffer)) {
-    std::byte* const to = contents->data() + range.offset;
-    if (range.size < kSlotSize) return read(lane, from, {offset_there, range.size}, to);
-    const std::size_t half = range.size / 2;  // two threads copy faster than one
-    route.conveyor.hand_over({[this, &lane, from, offset_there, half, to] {
-      read(lane, from, {offset_there, half}, to);
-    }});
-    read(lane, from, {offset_there + half, range.size - half}, to + half);
-    return route.conveyor.finish();
+    const auto copy = [this, &lane, from, there = Range{offset_there, range.size}, contents, offset = range.offset] {
+      read(lane, from, there, contents->data() + offset);
+    };
+    // Two threads read, the other one only what stays as it is: the lane's own copy, until the lane is needed again.
+    if (from == buffer || !route.conveyor.has_room()) return copy();
+    lent_[&lane] = route.conveyor.hand_over({copy});
+    return;
   }
   for (std::size_t done = 0; done < range.size; done += kSlotSize) {
     const Range part{range.offset + done, std::min(range.size - done, kSlotSize)};
@@ -349,9 +355,13 @@ void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopie
 void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied) {
   const std::size_t pages = buffer.size / kPage;
   const std::size_t most = buffer.source == Source::runs ? kMostCopied : kMost;
+  std::size_t most_looks = lanes_.size();
+  if (!route.to.has_device()) most_looks = std::max(most_looks, kLentLanes + 1) - kLentLanes;
   for (std::size_t first = 0; first < pages; first += most) {
-    if (looks_.size() == lanes_.size()) send_first(route, there, on_copied);
-    looks_.push_back(begin(lanes_[turn_], buffer, first, std::min(most, pages - first)));
+    if (looks_.size() == most_looks) send_first(route, there, on_copied);
+    const Lane& lane = lanes_[turn_];
+    if (const auto lent = lent_.extract(&lane); !lent.empty()) route.conveyor.wait_for(lent.mapped());
+    looks_.push_back(begin(lane, buffer, first, std::min(most, pages - first)));
     turn_ = (turn_ + 1) % lanes_.size();
     if (looks_.size() > kLookingLanes) end(looks_[looks_.size() - 1 - kLookingLanes]);
   }

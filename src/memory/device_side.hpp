@@ -4,12 +4,14 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "command/executor.hpp"
 #include "memory/copy.hpp"
+#include "memory/registered.hpp"
 
 namespace grus::memory {
 
@@ -53,6 +55,7 @@ class DeviceSide {
     Ref<Queue> queue;
     Ref<Memory> staging;   // a copy of what is looked at
     Ref<Memory> changed;   // how many pages, and which
+    std::byte* list = nullptr;  // the first of that, on the host
     Ref<Memory> gathered;  // pages that changed
     Ref<Memory> indices;
   };
@@ -80,7 +83,7 @@ class DeviceSide {
   void launch(const Lane& lane, const Kernel& kernel, std::vector<Argument> arguments, std::size_t groups);
   Argument memory_argument(ObjectId memory);
   Argument value_argument(std::uint64_t value);
-  void read(const Lane& lane, ObjectId memory, Range range, void* to);
+  void read(const Lane& lane, ObjectId memory, Range range, void* to, Blocking blocking = Blocking::yes);
   void write(const Lane& lane, ObjectId memory, Range range, const void* from, Blocking blocking);
   void clear(const Lane& lane, ObjectId memory, std::size_t size);
   std::size_t lanes_for(Role role) const;
@@ -104,7 +107,9 @@ class DeviceSide {
   Ref<Kernel> gather_;
   Ref<Kernel> scatter_;
   std::vector<Lane> lanes_;
+  std::optional<RegisteredMemory> lists_;  // what was found, for each lane
   std::size_t turn_ = 0;
+  std::map<const Lane*, Conveyor::Number> lent_;  // to the conveyor, which may still read from them
   std::deque<Look> looks_;  // under way, the oldest first
   std::uint64_t stamp_ = 1;
 };

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
@@ -117,7 +118,8 @@ void Shelf::when_memory_is_gone(ObjectId memory, std::function<void()> call) {
 void Shelf::free(ObjectType type, ObjectId id) noexcept {
   if (type != ObjectType::memory) return;
   const std::lock_guard lock{mutex_};
-  memories_.erase(id.value());
+  if (auto freed = memories_.extract(id.value()); is_left_ && !freed.empty())
+    unneeded_.push_back(std::move(freed.mapped().memory));
   const auto watched = watched_.extract(id.value());
   if (watched.empty()) return;
   for (auto& call : watched.mapped()) callbacks::post(std::move(call));
@@ -136,6 +138,20 @@ void Shelf::session_left() {
   const std::lock_guard lock{mutex_};
   is_left_ = true;
   changed_.notify_all();
+}
+
+// To give much memory back takes long, too.
+void Shelf::leave() {
+  std::atomic<std::size_t> next = 0;
+  const auto free_some = [&] {
+    for (std::size_t mine = 0; (mine = next++) < unneeded_.size();) unneeded_[mine].reset();
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t count = 1; count < std::min(kPopulaters, unneeded_.size()); ++count)
+    threads.push_back(start_thread("grus-pages", free_some));
+  free_some();
+  for (auto& thread : threads) thread.join();
+  unneeded_.clear();
 }
 
 cl_int Shelf::submit(const command::Read& read, const Placement&) {

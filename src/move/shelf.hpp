@@ -40,6 +40,7 @@ class Shelf : public Executor {
   bool has_device() const override { return false; }
   std::shared_ptr<HostMemory> contents_of(ObjectId memory) override;
   void session_left() override;
+  void leave() override;
 
   cl_int create_context(ObjectId, std::span<const ObjectId>, std::uint32_t, std::span<const cl_context_properties>,
                         ErrorNotice) override {
@@ -112,6 +113,7 @@ class Shelf : public Executor {
   std::map<std::uint64_t, std::vector<std::function<void()>>> watched_;
   std::condition_variable changed_;
   bool is_left_ = false;
+  std::vector<std::shared_ptr<HostMemory>> unneeded_;  // what was freed since
 };
 
 }  // namespace grus::move

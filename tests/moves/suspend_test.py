@@ -29,6 +29,16 @@ class SuspendTest(TestCase):
         self.assertIn("isn't suspended", self.refused(subject, "resume"))
         subject.end()
 
+    def test_suspended_with_the_device_comparing(self):
+        """More than its lanes hold at a time, so that they are used again while they are read."""
+        subject = self.subject("busy", "12", "64", "4")
+        for options in ({}, {}, {"rounds": 0}):
+            answer = subject.ask("suspend", fingerprint="device", **options)
+            self.assertTrue(answer["ok"], answer)
+            answer = subject.ask("resume")
+            self.assertTrue(answer["ok"], answer)
+        subject.end()
+
     def test_enqueue_goes_on_while_suspended(self):
         subject = self.subject("enqueue")
         self.assertTrue(subject.ask("suspend")["ok"])
