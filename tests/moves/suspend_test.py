@@ -31,7 +31,7 @@ class SuspendTest(TestCase):
 
     def test_suspended_with_the_device_comparing(self):
         """More than its lanes hold at a time, so that they are used again while they are read."""
-        subject = self.subject("busy", "12", "64", "4")
+        subject = self.subject("busy", "20", "16", "4")
         for options in ({}, {}, {"rounds": 0}):
             answer = subject.ask("suspend", fingerprint="device", **options)
             self.assertTrue(answer["ok"], answer)
