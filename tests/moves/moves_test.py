@@ -41,6 +41,13 @@ class MovesTest(TestCase):
             self.assertEqual(self.move(subject, **place)["built_stopped"], 0)
         subject.end()
 
+    def test_builds_that_take_longer_than_it_stays_anywhere(self):
+        """Each is done again once, and then the next move waits for it."""
+        subject = self.subject("rebuild", environment={"POCL_KERNEL_CACHE": "0"})
+        for turn in range(6):
+            self.move(subject, to="local", device=f"0:{1 - turn % 2}")
+        self.assertGreaterEqual(subject.end()["rounds"], 3)
+
     def test_image_of_which_a_part_is_mapped(self):
         self.round_trip("image")
 

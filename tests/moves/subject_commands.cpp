@@ -145,6 +145,28 @@ void clock_goes_on() {
   rounds.tell();
 }
 
+void rebuild() {
+  constexpr int kKernels = 150;
+  std::string source;
+  for (int next = 0; next < kKernels; ++next)
+    source += "kernel void fill_" + std::to_string(next) +
+              "(global uint* to, uint seed) { to[get_global_id(0)] = seed + " + std::to_string(next) + "; }\n";
+  Subject subject;
+  check(clReleaseProgram(subject.program), "clReleaseProgram");  // each move would build it
+  cl_mem memory = subject.buffer(1);
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    cl_program program = subject.build(source.c_str());
+    cl_kernel fill = subject.kernel("fill_7", program);
+    subject.run(fill, memory, round, 1);
+    if (subject.read(memory, 1)[0] != round + 7) fail("a program that was just built");
+    check(clReleaseKernel(fill), "clReleaseKernel");
+    check(clReleaseProgram(program), "clReleaseProgram");
+  }
+  rounds.tell();
+}
+
 void enqueue(const Sizes& sizes) {
   constexpr size_t kPart = 64;
   const size_t words = std::max(kPart, sizes.empty() ? kPart : sizes[0]);
