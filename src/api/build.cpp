@@ -2,6 +2,7 @@
 #include "api/build.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "api/call.hpp"
 #include "api/check.hpp"
@@ -76,6 +77,7 @@ cl_int carry_out(Program& program, BuildOrder order) {
   if (!order.recipe) order.recipe = recipe_of(program);
   note_program_scope_variables(*order.recipe, order.options);
   BuildOutcome outcome;
+  std::optional<BuildAgain> again;
   for (bool is_moved = true; is_moved;) {
     const Pin pin{executor_of(*program.context)};
     {
@@ -88,6 +90,7 @@ cl_int carry_out(Program& program, BuildOrder order) {
     }
     HeldBuilds::wait();
     is_moved = &*pin != &executor_of(*program.context);  // meanwhile: so it is built where the session is now
+    if (is_moved && !again) again.emplace();  // before the source is let go of, for whose sake the move lasts
   }
   const std::lock_guard lock{program.mutex};
   const cl_int code = outcome.code;

@@ -4,6 +4,7 @@
 
 namespace grus {
 
+constinit std::atomic<std::uint32_t> BuildAgain::g_count{0};
 constinit std::atomic<bool> HeldBuilds::g_held{false};
 
 HeldBuilds::~HeldBuilds() {

@@ -67,7 +67,6 @@ Whereabouts where_it_is(const Inventory& all) {
   return now;
 }
 
-// Everything that only a device can tell is asked for now.
 // What the host could still give, in bytes; as much as you like if it doesn't tell.
 std::uint64_t free_host_memory() {
   std::ifstream facts{"/proc/meminfo"};
@@ -78,6 +77,7 @@ std::uint64_t free_host_memory() {
   return ~std::uint64_t{0};
 }
 
+// Everything that only a device can tell is asked for now.
 Plan plan_for_shelf(const Inventory& all) {
   Plan plan;
   plan.reasons = immovable_reasons();
@@ -144,6 +144,7 @@ class Mover {
     }
     if (order_.comparison.kind == memory::Kind::system) report_.plan.notes = notes_on_watching(kept.all);
     if (order_.dry_run) return std::move(report_);
+    if (!is_suspended) wait_for_builds(kept);  // else they wait for this
     using Overlap = memory::Conveyor::Overlap;
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,
                         order_.comparison, order_.overlap ? Overlap::on : Overlap::off);
@@ -251,6 +252,17 @@ class Mover {
                       "memory as fast as it is copied",
                       predicted_.count() / 1000, order_.max_stop->count())};
     }
+  }
+
+  // Only an earlier move makes such builds, and it lasts until the source has no others: none are added meanwhile.
+  void wait_for_builds(Kept& kept) {
+    if (!BuildAgain::is_any()) return;
+    begin("builds");
+    while (BuildAgain::is_any()) {
+      std::this_thread::sleep_for(1ms);
+      note({});
+    }
+    kept = Kept{take_inventory()};
   }
 
   // What the device was given before the move began, it must finish; results come meanwhile.

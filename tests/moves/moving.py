@@ -36,6 +36,11 @@ class Session:
         return None
 
 
+def is_over(answer):
+    """Whether the program ended meanwhile, which cancels its move. Nobody else does who uses this."""
+    return answer.get("error") == "cancelled"
+
+
 class Moved:
     """What came of a run: its output, its exit status, and what each move said."""
 
@@ -65,7 +70,7 @@ def run_and_move(grus, program, places, environment=None, pause=(0.0, 0.05), mos
         time.sleep(after)
         while child.poll() is None and len(moves) < most:
             answer = session.ask(command="move", **places[len(moves) % len(places)])
-            if answer is None:
+            if answer is None or is_over(answer):
                 time.sleep(0.005)
                 continue
             if answer["ok"] and not answer["plan"]["objects"]:
@@ -110,6 +115,6 @@ class Mover:
             for path in runtime_folder(self._environment).glob("session-*.sock"):
                 session = Session(path.stem.removeprefix("session-"), self._environment)
                 answer = session.ask(command="move", **self._places[turn % len(self._places)])
-                if answer and (not answer["ok"] or answer["plan"]["objects"]):
+                if answer and not is_over(answer) and (not answer["ok"] or answer["plan"]["objects"]):
                     self._moves.append(answer)
                 turn += 1

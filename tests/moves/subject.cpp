@@ -10,6 +10,7 @@
 //   borrowed     such buffers made and released all the time, with their memory
 //   callback     callbacks that take long, and call back
 //   create       objects made, built again and freed all the time
+//   rebuild      a large program that is built all the time, longer than a move takes
 //   image        an image, of which a part is mapped and written, and then all of it
 //   clock        the times of events never go back
 //   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
@@ -47,6 +48,7 @@ int main(int argc, char** argv) {
       {"borrowed", [](Given) { borrowed(); }},
       {"callback", [](Given) { callback(); }},
       {"create", [](Given) { create(); }},
+      {"rebuild", [](Given) { rebuild(); }},
       {"image", [](Given) { image(); }},
       {"clock", [](Given) { clock_goes_on(); }},
       {"enqueue", enqueue},

@@ -199,6 +199,7 @@ void state();
 void scope();
 void callback();
 void create();
+void rebuild();
 void clock_goes_on();
 void enqueue(const Sizes& sizes);
 void backlog(const Sizes& sizes);

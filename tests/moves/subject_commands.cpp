@@ -2,6 +2,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <ctime>
 #include <iostream>
 #include <thread>
 
@@ -15,10 +16,18 @@ global uint counter = 0;
 kernel void count(global uint* to) { to[0] = ++counter; }
 )CLC";
 
-long times_interrupted() {
+// What a thread did by itself: the core's time that it took, and how often it waited.
+struct Used {
+  double milliseconds;
+  long waits;
+};
+
+Used used_so_far() {
   rusage used{};
   getrusage(RUSAGE_THREAD, &used);
-  return used.ru_nivcsw;
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return {1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec), used.ru_nvcsw};
 }
 
 }  // namespace
@@ -136,6 +145,28 @@ void clock_goes_on() {
   rounds.tell();
 }
 
+void rebuild() {
+  constexpr int kKernels = 150;
+  std::string source;
+  for (int next = 0; next < kKernels; ++next)
+    source += "kernel void fill_" + std::to_string(next) +
+              "(global uint* to, uint seed) { to[get_global_id(0)] = seed + " + std::to_string(next) + "; }\n";
+  Subject subject;
+  check(clReleaseProgram(subject.program), "clReleaseProgram");  // each move would build it
+  cl_mem memory = subject.buffer(1);
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    cl_program program = subject.build(source.c_str());
+    cl_kernel fill = subject.kernel("fill_7", program);
+    subject.run(fill, memory, round, 1);
+    if (subject.read(memory, 1)[0] != round + 7) fail("a program that was just built");
+    check(clReleaseKernel(fill), "clReleaseKernel");
+    check(clReleaseProgram(program), "clReleaseProgram");
+  }
+  rounds.tell();
+}
+
 void enqueue(const Sizes& sizes) {
   constexpr size_t kPart = 64;
   const size_t words = std::max(kPart, sizes.empty() ? kPart : sizes[0]);
@@ -148,18 +179,19 @@ void enqueue(const Sizes& sizes) {
   struct Call {
     double start;
     double milliseconds;
-    long interrupted;
+    double own;  // without what others took of the core meanwhile; all of it if the call waited
   };
   std::vector<Call> calls;
   calls.reserve(1 << 20);
   while (rounds.next()) {
     const cl_uint round = rounds.begin();
-    const long before = times_interrupted();
+    const Used before = used_so_far();
     const auto start = Clock::now();
     subject.run(advance, memory, round, kPart);
-    const auto took = Clock::now() - start;
-    calls.push_back({std::chrono::duration<double>{start.time_since_epoch()}.count(),
-                     std::chrono::duration<double, std::milli>{took}.count(), times_interrupted() - before});
+    const double took = std::chrono::duration<double, std::milli>{Clock::now() - start}.count();
+    const Used after = used_so_far();
+    calls.push_back({std::chrono::duration<double>{start.time_since_epoch()}.count(), took,
+                     after.waits != before.waits ? took : after.milliseconds - before.milliseconds});
     std::this_thread::sleep_for(std::chrono::microseconds{200});
   }
   subject.finish();
@@ -167,8 +199,7 @@ void enqueue(const Sizes& sizes) {
   std::printf("{\"rounds\": %u, \"calls\": [", rounds.number());
   std::erase_if(calls, [](const Call& call) { return call.milliseconds < 0.1; });
   for (const Call& call : calls)
-    std::printf("%s[%.6f, %.3f, %ld]", &call == calls.data() ? "" : ", ", call.start, call.milliseconds,
-                call.interrupted);
+    std::printf("%s[%.6f, %.3f, %.3f]", &call == calls.data() ? "" : ", ", call.start, call.milliseconds, call.own);
   std::printf("]} right\n");
 }
 
