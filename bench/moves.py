@@ -8,7 +8,8 @@ pages      The same with one buffer, of which 4 MiB are worked on, moved from th
            back isn't counted): with the system's kernel watching which pages are written, with fingerprints, and in the stop.
 scattered  Kernels of 5 ms dirty one in a hundred pages per second, all over the memory. Its speed while it is copied is
            compared with its speed before.
-suspended  Everything goes to host memory and back. Preparing is making room there, while the program runs.
+suspended  Everything goes to host memory and back. Preparing is making room there, while the program runs. It is suspended when
+           the device has nothing of it any more, and resumed when it goes on; what it was kept in is given back after that.
 """
 
 import argparse
@@ -160,9 +161,10 @@ def suspended(chosen, grus, subject, mib, _, environment):
             out, back = program.ask("suspend"), program.ask("resume", device=chosen.platform)
             prepared = sum(phase["seconds"] for phase in out["phases"] if phase["phase"] in ("plan", "prepare"))
             whole = [sum(phase["seconds"] for phase in answer["phases"]) for answer in (out, back)]
-            rows.append((prepared, whole[0] - prepared, out["stop_seconds"], whole[1]))
+            given_back = back["phases"][-1]["seconds"]
+            rows.append((prepared, whole[0] - prepared, out["stop_seconds"], whole[1] - given_back, given_back))
         program.end()
-    names = ("prepared_s", "suspended_s", "stop_until_suspended_s", "resumed_s")
+    names = ("prepared_s", "suspended_s", "stop_until_suspended_s", "resumed_s", "given_back_s")
     medians = dict(zip(names, (statistics.median(column) for column in zip(*rows))))
     return [{"MiB": mib, "times": len(rows), **medians, "suspended_and_resumed_s": medians["suspended_s"] + medians["resumed_s"]}]
 

@@ -30,7 +30,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="small and few: decides nothing")
     parser.add_argument("--grus", help="the command; default the build's")
     parser.add_argument("--json", type=pathlib.Path, help="write the rows there")
-    chosen = parser.parse_args()
+    chosen = parser.parse_intermixed_args()
     with common.vendors_folder(chosen.vendors) as folder:
         if chosen.paper == "gmig":
             device, rows = gmig.measure(chosen, folder, [one for one in ALL if not chosen.workload or one.name in chosen.workload])
