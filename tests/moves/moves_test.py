@@ -288,9 +288,10 @@ class LongMovesTest(TestCase):
                 print(f"{program.name}: {moves} moves in {runs} runs", file=sys.stderr)
 
     def test_awkward_moved_a_thousand_times(self):
+        places = self.places()
         moves = 0
         while moves < 1000:
-            moved = run_and_move(GRUS, [WORKLOADS / "awkward", "--quick", "--seconds", "20"], self.places(), ENVIRONMENT,
+            moved = run_and_move(GRUS, [WORKLOADS / "awkward", "--quick", "--seconds", "20"], places, ENVIRONMENT,
                                  timeout=SECONDS)
             self.assertEqual(moved.status, 0, moved.errors)
             self.assertEqual(moved.refused, [])
