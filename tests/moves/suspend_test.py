@@ -15,6 +15,15 @@ from subjects import BUILD, SECONDS, TestCase, wait_for  # noqa: E402
 
 
 class SuspendTest(TestCase):
+    def test_builds_that_are_under_way(self):
+        """They wait for it to be resumed, and what is done again then, the next suspend waits for."""
+        subject = self.subject("rebuild", environment={"POCL_KERNEL_CACHE": "0"})
+        for _ in range(3):
+            for command in ("suspend", "resume"):
+                answer = subject.ask(command)
+                self.assertTrue(answer["ok"], answer)
+        self.assertGreaterEqual(subject.end()["rounds"], 2)
+
     def test_suspended_and_resumed(self):
         server = self.server()
         subject = self.subject("busy")
