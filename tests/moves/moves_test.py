@@ -272,7 +272,7 @@ class LongMovesTest(TestCase):
         places = self.places()
         for program in sorted(WORKLOADS.iterdir()):
             with self.subTest(program.name):
-                is_long = program.name in ("awkward", "cnn", "gemm")
+                is_long = program.name in ("awkward", "cnn", "gemm", "md5_hash", "mersenne_twister", "sort")
                 command = [program, "--quick", "--iterations", "40" if is_long else "400"]
                 still = subprocess.run([GRUS, "run", "--", *map(str, command)], env=ENVIRONMENT, capture_output=True,
                                        text=True, timeout=SECONDS, check=False)
