@@ -13,9 +13,12 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Of the host, or the guest, of who is to be woken by a byte: it costs far more than a look.
-constexpr auto kNap = 50us;
-constexpr auto kNapsFor = 5ms;
+// Of who would have to be woken by a byte: that costs far more than a look. The longer it has waited, the longer it
+// can.
+constexpr auto kShortestNap = 50us;
+constexpr auto kLongestNap = 1ms;
+constexpr int kNapsToDouble = 8;
+constexpr auto kNapsFor = 20ms;
 constexpr std::uint8_t kLook = 'l';
 constexpr std::uint8_t kEnds = 'e';
 
@@ -166,12 +169,14 @@ void RingStream::take_bytes() {
 
 // True if there is no need to sleep.
 bool RingStream::nap(const Wish& wish) {
-  const auto end = Clock::now() + (wish.limit ? std::min<std::chrono::nanoseconds>(*wish.limit, kNapsFor) : kNapsFor);
+  using std::chrono::nanoseconds;
+  const auto start = Clock::now();
+  const nanoseconds most = wish.limit ? std::min<nanoseconds>(*wish.limit, kNapsFor) : kNapsFor;
   while (!is_ready(wish) && !ended_) {
-    const std::chrono::nanoseconds left = end - Clock::now();
-    if (left <= 0ns) return wish.limit && *wish.limit <= kNapsFor;
-    const Polled polled = poll_for({.also = wish.also}, std::min<std::chrono::nanoseconds>(left, kNap));
-    if (polled.also) return true;
+    const nanoseconds waited = Clock::now() - start;
+    if (waited >= most) return wish.limit && *wish.limit <= kNapsFor;
+    const auto time = std::clamp<nanoseconds>(waited / kNapsToDouble, kShortestNap, kLongestNap);
+    if (poll_for({.also = wish.also}, std::min(time, most - waited)).also) return true;
   }
   return true;
 }
