@@ -135,6 +135,19 @@ class IvshmemTest(AreaTest):
                 self.expect_nothing_left(self.server, 5)
                 self.expect_it_works(guest)
 
+    def test_a_program_that_left_and_has_memory_mapped(self):
+        """Nobody else gets its slice before it has let go of it, not even from a relay that is new."""
+        guest = self.guest(slices=1)
+        program = self.run_program(guest, "--keep-mapped").wait_until_ready()
+        subprocess.run([GRUS, "move", str(program.pid), "--to", self.server.address], check=True, capture_output=True)
+        self.expect_it_falls_back(guest)
+        guest.kill(guest.relays["host"])
+        guest.start("host")
+        self.expect_it_falls_back(guest, "--map", 64 * MIB)
+        self.expect_right(program)
+        self.wait_until_free(guest)
+        self.expect_it_works(guest)
+
     def test_a_worker_that_is_killed(self):
         guest = self.guest(slices=2)
         ready = self.server.workers()

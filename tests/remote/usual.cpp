@@ -8,6 +8,7 @@
 // --until-told: the same until its input ends.
 // --allocate BYTES: a buffer of that size, filled and read back.
 // --map BYTES: so much in buffers of 8 MiB that are all mapped at once, filled, worked on, mapped again and checked.
+// --keep-mapped: a buffer that is mapped and written to before and after a line has come on standard input.
 // --come-and-go: many buffers, each released before anything uses it, and one that stays until the input ends; the last
 // of many is used, and must be as good as any.
 #include <poll.h>
@@ -234,6 +235,28 @@ void map_much(size_t all) {
   check(clFinish(queue), "finish");
 }
 
+void keep_mapped() {
+  constexpr size_t kSize = size_t{1} << 20;
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_mem buffer = clCreateBuffer(context, CL_MEM_ALLOC_HOST_PTR, kSize, nullptr, &code);
+  check(code, "buffer");
+  auto* const mapped = static_cast<char*>(
+      clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, kSize, 0, nullptr, nullptr, &code));
+  check(code, "map");
+  std::memset(mapped, 1, kSize);
+  std::puts("ready");
+  std::fflush(stdout);
+  std::getchar();
+  for (size_t index = 0; index < kSize; ++index) {
+    if (mapped[index]++ != 1) std::exit(3);
+  }
+  check(clEnqueueUnmapMemObject(queue, buffer, mapped, 0, nullptr, nullptr), "unmap");
+  std::vector<char> read(kSize);
+  check(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, kSize, read.data(), 0, nullptr, nullptr), "read");
+  if (read != std::vector<char>(kSize, 2)) std::exit(3);
+}
+
 void come_and_go() {
   const auto [context, queue] = open_device();
   cl_int code = CL_SUCCESS;
@@ -284,6 +307,10 @@ int main(int argc, char** argv) {
   }
   if (has("--map")) {
     map_much(std::stoull(argv[2]));
+    return 0;
+  }
+  if (has("--keep-mapped")) {
+    keep_mapped();
     return 0;
   }
   if (has("--come-and-go")) {
