@@ -31,12 +31,14 @@ std::byte* SharedMemory::map_at(int file, std::uint64_t offset, const SharedSize
 
 std::shared_ptr<SharedMemory> SharedMemory::map(Descriptor file, const SharedSizes& sizes) {
   std::byte* const start = map_at(file.get(), 0, sizes);
-  return start ? std::shared_ptr<SharedMemory>{new SharedMemory{std::move(file), sizes, start}} : nullptr;
+  if (!start) return nullptr;
+  return std::shared_ptr<SharedMemory>{new SharedMemory{std::move(file), sizes, start}};
 }
 
 std::shared_ptr<SharedMemory> SharedMemory::map_part(int file, std::uint64_t offset, const SharedSizes& sizes) {
   std::byte* const start = map_at(file, offset, sizes);
-  return start ? std::shared_ptr<SharedMemory>{new SharedMemory{{}, sizes, start}} : nullptr;
+  if (!start) return nullptr;
+  return std::shared_ptr<SharedMemory>{new SharedMemory{{}, sizes, start}};
 }
 
 SharedMemory::~SharedMemory() { munmap(start_, sizes_.all()); }

@@ -163,18 +163,18 @@ def archive(folder, file):
         subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder, input=names, stdout=output, check=True)
 
 
-def make_start(file, keys=None):
-    """What the guest's kernel starts with: a shell, and Grus as it is built now."""
+def make_start(file, keys=None, programs=()):
+    """What the guest's kernel starts with: a shell, and Grus as it is built now, with the test's program and more."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for part in ("opt/grus/bin", "opt/grus/lib/grus-vendors", "etc/grus"):
             (root / part).mkdir(parents=True)
         shutil.copy(SOURCE / "tests/vm/guest/init", root / "init")
-        shutil.copy(GRUS, root / "opt/grus/bin")
-        shutil.copy(BEATS, root / "opt/grus/bin")
+        for program in (GRUS, BEATS, *programs):
+            shutil.copy(program, root / "opt/grus/bin")
+            run("strip", "--strip-debug", root / "opt/grus/bin" / program.name)
         shutil.copy(BUILD / "lib/libgrus.so", root / "opt/grus/lib")
-        for program in ("bin/grus", "bin/beats", "lib/libgrus.so"):
-            run("strip", "--strip-debug", root / "opt/grus" / program)
+        run("strip", "--strip-debug", root / "opt/grus/lib/libgrus.so")
         (root / "opt/grus/lib/grus-vendors/grus.icd").write_text("/opt/grus/lib/libgrus.so\n")
         (root / "etc/grus/agent.toml").write_text(AGENT_TOML)
         if keys:
