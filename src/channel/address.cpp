@@ -85,6 +85,11 @@ Address Address::parse(const std::string& text) {
   if (text.starts_with("unix:") && text.size() > 5) return {Kind::unix_socket, text.substr(5), {}};
   if (text == "virtio-serial:") return {Kind::virtio_serial, kRelaySocket, {}};
   if (text.starts_with("virtio-serial:")) return {Kind::virtio_serial, text.substr(14), {}};
+  if (text.starts_with("ivshmem:")) {
+    const std::size_t at = std::min(text.find('@'), text.size());
+    const bool has_socket = at + 1 < text.size();
+    return {Kind::ivshmem, has_socket ? text.substr(at + 1) : kRelaySocket, text.substr(8, at - 8)};
+  }
   const bool is_vsock = text.starts_with("vsock:");
   if (text.starts_with("tcp:") || is_vsock) {
     const std::size_t start = text.find(':') + 1;
@@ -99,13 +104,14 @@ Address Address::parse(const std::string& text) {
   }
   throw std::invalid_argument{
       fmt::format("{} is no address of a server: write unix:PATH, tcp:HOST:PORT, or in a guest "
-                  "vsock:host:PORT or virtio-serial:",
+                  "vsock:host:PORT, virtio-serial: or ivshmem:",
                   text)};
 }
 
 std::string Address::text() const {
   if (kind == Kind::unix_socket) return "unix:" + path;
   if (kind == Kind::virtio_serial) return "virtio-serial:" + path;
+  if (kind == Kind::ivshmem) return fmt::format("ivshmem:{}{}", port, path == kRelaySocket ? "" : "@" + path);
   if (kind == Kind::vsock) return fmt::format("vsock:{}:{}", path, port);
   const bool is_plain = path.find(':') == std::string::npos;  // of IPv6 addresses it isn't
   return is_plain ? fmt::format("tcp:{}:{}", path, port) : fmt::format("tcp:[{}]:{}", path, port);

@@ -9,17 +9,17 @@
 
 namespace grus::channel {
 
-// "unix:PATH", "tcp:HOST:PORT", or between a guest and its host "vsock:CID:PORT" and "virtio-serial:PATH", which is the
-// socket of the guest's `grus relay`.
+// "unix:PATH", "tcp:HOST:PORT", or between a guest and its host "vsock:CID:PORT", "virtio-serial:PATH", which is the
+// socket of the guest's `grus relay`, and "ivshmem:DEVICE@PATH" with the same socket, either of which can be left out.
 struct Address {
-  enum class Kind { unix_socket, tcp, vsock, virtio_serial };
+  enum class Kind { unix_socket, tcp, vsock, virtio_serial, ivshmem };
   Kind kind = Kind::unix_socket;
   std::string path;  // or the host, or the number of the guest
-  std::string port;
+  std::string port;  // or the shared-memory device: its PCI address, or a file; empty: the only one
 
   static Address parse(const std::string& text);  // throws std::invalid_argument, saying what is wrong with it
   std::string text() const;
-  bool is_path() const { return kind == Kind::unix_socket || kind == Kind::virtio_serial; }
+  bool is_path() const { return kind != Kind::tcp && kind != Kind::vsock; }
 };
 
 // Where `grus serve` listens unless told: in the user's runtime folder.

@@ -1,10 +1,12 @@
 #include "channel/handshake.hpp"
 
-#include <sys/eventfd.h>
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <thread>
 
 #include "base/log.hpp"
@@ -19,6 +21,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBulk = std::size_t{64} << 20;
+constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 48;
 constexpr unsigned kCoresToSpin = 8;  // fewer, and who looks again and again keeps somebody from working
 constexpr auto kSpin = 20us;
 constexpr auto kAttempt = 1000ms;  // to connect again
@@ -204,11 +207,41 @@ bool is_taken(Stream& stream, std::uint64_t received) {
   }
 }
 
-Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
+// What is at the end of the rings is the same for both sides, if both have the same memory.
+std::array<std::uint64_t, 2>& mark_of(const SharedMemory& memory) {
+  using Mark = std::array<std::uint64_t, 2>;
+  return *reinterpret_cast<Mark*>(memory.rings() + memory.sizes().rings - sizeof(Mark));
+}
+
+// The client's end of a session in an area, whose memory it has from its own machine's device.
+Opened open_in_area(Descriptor socket, const Bar& bar, const Welcome& welcome) {
+  const SharedSizes& sizes = welcome.memory;
+  if (sizes.rings != kRingsSize || std::max({sizes.bulk, sizes.arena, welcome.session}) > kMostMemory)
+    throw Lost{"it names memory that can't be"};
+  if (welcome.session + sizes.all() > bar.size)
+    throw Lost{fmt::format("{} has {} MiB, and the host's area is larger: it is another file's device", bar.path,
+                           bar.size >> 20U)};
+  auto memory = SharedMemory::map_part(bar.file.get(), welcome.session, sizes);
+  if (!memory) throw Lost{fmt::format("{} can't be mapped: {}", bar.path, std::strerror(errno))};
+  if (mark_of(*memory) != welcome.key)
+    throw Lost{
+        fmt::format("{} isn't the device of the host's area: QEMU's mem-path must be the file of --area", bar.path)};
+  memory->hold(Descriptor{fcntl(socket.get(), F_DUPFD_CLOEXEC, 0)});
+  auto ring = std::make_unique<RingStream>(RingStream::Side::client, memory,
+                                           RingStream::Wakers::make_own(RingStream::Side::client), std::move(socket));
+  ring->spin_for(kSpin);
+  return {std::move(ring), memory};
+}
 
 Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
-  const bool is_bare = address.kind == Address::Kind::virtio_serial || address.kind == Address::Kind::vsock;
-  if (!send_whole(socket, Preamble{.purpose = is_bare ? Preamble::Purpose::bare_session : Preamble::Purpose::session,
+  using Kind = Address::Kind;
+  using Purpose = Preamble::Purpose;
+  const bool is_in_area = address.kind == Kind::ivshmem;
+  const bool is_bare = address.kind == Kind::virtio_serial || address.kind == Kind::vsock;
+  const Bar bar = is_in_area ? open_bar(address.port) : Bar{};
+  if (!send_whole(socket, Preamble{.purpose = is_in_area ? Purpose::area_session
+                                              : is_bare  ? Purpose::bare_session
+                                                         : Purpose::session,
                                    .security = keys ? Security::tls : Security::plain}))
     throw Lost{"it closed the connection"};
   const auto lasting = [&](std::unique_ptr<Stream> stream, const Welcome& welcome) {
@@ -226,7 +259,13 @@ Opened open_checked(Descriptor socket, const Address& address, std::shared_ptr<c
   if (!passed) throw Lost{"it closed the connection"};
   const Welcome& welcome = passed->what;
   check(welcome);
-  if (is_bare) return {std::make_unique<SocketStream>(std::move(socket)), nullptr};
+  if (is_in_area && welcome.has_memory) return open_in_area(std::move(socket), bar, welcome);
+  if (is_in_area)
+    log::warn("server",
+              "{}: no shared memory: all of the host's area is in use, or its `grus relay` has none (--area); "
+              "what is sent goes through the port",
+              address.text());
+  if (is_bare || is_in_area) return {std::make_unique<SocketStream>(std::move(socket)), nullptr};
   if (!welcome.has_memory) return {lasting(std::make_unique<SocketStream>(std::move(socket)), welcome), nullptr};
   auto& got = passed->descriptors;
   auto memory = SharedMemory::map(std::move(got[0]), welcome.memory);
@@ -364,6 +403,23 @@ void Resumptions::expect() {
   changed_.notify_one();
 }
 
+Opened welcome_guest(Descriptor socket, const Preamble& preamble, const Descriptor& area, const Slice& slice) {
+  const auto memory = SharedMemory::map_part(area.get(), slice.offset, sizes_in(slice));
+  if (!memory) throw Lost{"no address space for its slice of the area"};
+  Welcome welcome;
+  welcome.protocol = common_protocol(preamble.protocols, {});
+  welcome.has_memory = 1;
+  welcome.memory = memory->sizes();
+  welcome.session = slice.offset;
+  if (getrandom(welcome.key.data(), sizeof welcome.key, 0) != static_cast<ssize_t>(sizeof welcome.key))
+    throw Lost{"no random numbers for the area's mark"};
+  std::memset(memory->rings(), 0, 2 * sizeof(RingState));
+  mark_of(*memory) = welcome.key;
+  if (!send_whole(socket, welcome)) throw Lost{"the connection was closed"};
+  auto wakers = RingStream::Wakers::make_own(RingStream::Side::server);
+  return {make_ring(RingStream::Side::server, memory, std::move(wakers), std::move(socket)), memory};
+}
+
 Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const Preamble& preamble, std::size_t arena,
                       std::uint64_t session, Resumptions& resumptions) {
   Welcome welcome;
@@ -394,7 +450,7 @@ Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const
   }
   welcome.has_memory = 1;
   welcome.memory = memory->sizes();
-  RingStream::Wakers wakers{make_waker(), make_waker(), make_waker(), make_waker()};
+  auto wakers = RingStream::Wakers::make();
   const int descriptors[] = {memory->descriptor(), wakers.to_server.get(), wakers.room_to_server.get(),
                              wakers.to_client.get(), wakers.room_to_client.get()};
   if (!pass(socket.get(), welcome, descriptors)) throw Lost{"the connection was closed"};

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "channel/address.hpp"
+#include "channel/area.hpp"
 #include "channel/keys.hpp"
 #include "channel/lasting.hpp"
 #include "channel/shared_memory.hpp"
@@ -34,8 +35,9 @@ struct Protocols {
 };
 
 struct Preamble {
-  // A bare session shares no memory, and ends with its connection.
-  enum class Purpose : std::uint32_t { session, resume, status, pages, bare_session, change };
+  // A bare session shares no memory, and ends with its connection. So does one in an area that a guest and its host
+  // share; the host's relay brings it a slice, or else makes it a bare one.
+  enum class Purpose : std::uint32_t { session, resume, status, pages, bare_session, change, area_session };
   std::uint32_t magic = kMagic;
   Protocols protocols{};
   Purpose purpose = Purpose::session;
@@ -43,6 +45,14 @@ struct Preamble {
   std::uint64_t session = 0;  // to go on with, or to bring pages to
 };
 static_assert(sizeof(Preamble) == 24);
+
+// As the host's relay sends it, with two descriptors: the area's file, and what tells by its end that the slice is
+// free.
+struct AreaPreamble {
+  Preamble preamble{};
+  Slice slice{};
+};
+static_assert(sizeof(AreaPreamble) == sizeof(Preamble) + sizeof(Slice));
 
 enum class Refusal : std::uint32_t { none, stranger, full, ending, wants_tls, has_no_tls, has_no_such_session };
 
@@ -52,9 +62,9 @@ struct Welcome {
   std::uint32_t protocol = 0;    // the one that both use; 0: there is none
   std::uint32_t has_memory = 0;  // shared, whose descriptor comes along with those that wake
   SharedSizes memory{};
-  std::uint64_t session = 0;  // by which a client that lost its connection is known
-  std::array<std::uint64_t, 2> key{};
-  std::uint32_t grace = 0;  // seconds for which it is waited for
+  std::uint64_t session = 0;  // by which a client that lost its connection is known; in an area, where its slice begins
+  std::array<std::uint64_t, 2> key{};  // in an area, what is at the end of the rings: so it is the same memory
+  std::uint32_t grace = 0;             // seconds for which it is waited for
   Refusal refusal = Refusal::none;
 };
 static_assert(sizeof(Welcome) == 72);
@@ -134,6 +144,8 @@ class Resumptions {
 };
 Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const Preamble& preamble, std::size_t arena,
                       std::uint64_t session, Resumptions& resumptions);
+// The same for a session in an area.
+Opened welcome_guest(Descriptor socket, const Preamble& preamble, const Descriptor& area, const Slice& slice);
 
 // Between the workers of two servers, which know each other by the ticket alone. They throw Lost.
 Ticket new_ticket(std::uint64_t session);

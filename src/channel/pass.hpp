@@ -42,27 +42,35 @@ struct Passed {
   std::array<Descriptor, kMostPassed> descriptors;
 };
 
-// Nothing if the other side is gone.
-template <typename What>
-requires std::is_trivially_copyable_v<What> std::optional<Passed<What>> receive_passed(int socket) {
-  Passed<What> passed{};
-  iovec part{&passed.what, sizeof passed.what};
-  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kMostPassed)]{};
+// As recvmsg() has it, with what descriptors came along.
+template <std::size_t kCount>
+ssize_t receive_descriptors(int socket, std::span<std::byte> room_for_bytes, int flags,
+                            std::array<Descriptor, kCount>& descriptors) {
+  iovec part{room_for_bytes.data(), room_for_bytes.size()};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int) * kCount)]{};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = room;
   message.msg_controllen = sizeof room;
-  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
+  const ssize_t received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
   const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-  if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS) {
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t index = 0; index < count && index < kMostPassed; ++index) {
-      int value = -1;
-      std::memcpy(&value, CMSG_DATA(header) + index * sizeof value, sizeof value);
-      passed.descriptors[index] = Descriptor{value};
-    }
+  if (received < 0 || !header || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) return received;
+  const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+  for (std::size_t index = 0; index < count && index < kCount; ++index) {
+    int value = -1;
+    std::memcpy(&value, CMSG_DATA(header) + index * sizeof value, sizeof value);
+    descriptors[index] = Descriptor{value};
   }
+  return received;
+}
+
+// Nothing if the other side is gone.
+template <typename What>
+requires std::is_trivially_copyable_v<What> std::optional<Passed<What>> receive_passed(int socket) {
+  Passed<What> passed{};
+  const auto bytes = std::as_writable_bytes(std::span{&passed.what, 1});
+  const ssize_t received = receive_descriptors(socket, bytes, MSG_WAITALL, passed.descriptors);
   if (received != static_cast<ssize_t>(sizeof passed.what)) return std::nullopt;
   return passed;
 }

@@ -12,10 +12,13 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/log.hpp"
+#include "channel/handshake.hpp"
+#include "channel/pass.hpp"
 #include "channel/stream.hpp"
 
 namespace grus::channel {
@@ -33,11 +36,12 @@ constexpr std::size_t kMostConnections = 64;
 constexpr auto kBetweenAttempts = 200ms;
 
 struct Frame {
-  enum class Kind : std::uint32_t { hello, hello_too, open, data, room, close };
+  // slice: what the host gave to a connection; held: what a program of the guest still has of one that is over
+  enum class Kind : std::uint32_t { hello, hello_too, open, data, room, close, slice, held };
   std::uint64_t begins = kBegins;
   Kind kind = Kind::hello;
   std::uint32_t connection = 0;
-  std::uint64_t size = 0;  // of the data that follows; of room: the bytes that were taken
+  std::uint64_t size = 0;  // of the data that follows; of room: the bytes that were taken; of a slice: its number
 };
 
 // What is still to be written somewhere, or to be understood.
@@ -62,14 +66,20 @@ class Waiting {
   std::size_t start_ = 0;
 };
 
+// Of pages, so that it fits.
+std::uint64_t number_of(const Slice& slice) { return slice.offset / 4096 << 32U | slice.size / 4096; }
+Slice slice_of(std::uint64_t number) { return {(number >> 32U) * 4096, (number & 0xffffffffU) * 4096}; }
+
 bool would_wait() { return errno == EAGAIN || errno == EINTR; }
 
 struct Connection {
   Descriptor socket;
-  Waiting in{};                // from the port
-  std::size_t room = kWindow;  // at the other side
-  std::size_t taken = 0;       // by the socket, and not said yet
-  bool ends = false;           // once all that came is written
+  Waiting in{};                          // from the port
+  std::size_t room = kWindow;            // at the other side
+  std::size_t taken = 0;                 // by the socket, and not said yet
+  bool ends = false;                     // once all that came is written
+  bool has_begun = true;                 // what it is for is known, and has been handed on
+  std::optional<std::uint64_t> slice{};  // in the guest: its number
 };
 
 class Relay {
@@ -81,6 +91,7 @@ class Relay {
     sigprocmask(SIG_BLOCK, &handled, nullptr);
     signals_ = Descriptor{signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK)};
     if (is_guest()) listening_ = listen_at(options.address);
+    if (!options.area.empty()) area_.emplace(options.area, options.slice);
   }
   ~Relay() {
     if (is_guest()) unlink(options_.address.path.c_str());
@@ -99,6 +110,8 @@ class Relay {
         polled.push_back({connection.socket.get(), wishes_of(connection), 0});
         ids.push_back(id);
       }
+      const std::vector<int> signs = area_ ? area_->signs() : std::vector<int>{};
+      for (const int sign : signs) polled.push_back({sign, 0, 0});
       const bool waits_for_port = port_.get() < 0;
       poll(polled.data(), polled.size(), waits_for_port ? static_cast<int>(kBetweenAttempts / 1ms) : -1);
       if (polled[0].revents != 0) return;
@@ -107,6 +120,7 @@ class Relay {
         if (polled[index + 3].revents != 0) serve(ids[index]);
       }
       if (polled[1].revents != 0) use_port(polled[1].revents);
+      if (area_) area_->look_at_signs();
     }
   }
 
@@ -118,8 +132,9 @@ class Relay {
     return static_cast<short>((out_.size() < kMostAnswers ? POLLIN : 0) | (out_.size() != 0 ? POLLOUT : 0));
   }
   short wishes_of(const Connection& connection) const {
-    const bool takes = connection.room != 0 && out_.size() < kMostWaiting && !connection.ends;
-    return static_cast<short>((takes ? POLLIN : 0) | (connection.in.size() != 0 ? POLLOUT : 0));
+    const bool takes = connection.room != 0 && out_.size() < kMostWaiting && (!connection.ends || connection.slice);
+    const bool has_some = connection.in.size() >= (connection.has_begun ? 1 : sizeof(Preamble));
+    return static_cast<short>((takes ? POLLIN : 0) | (has_some ? POLLOUT : 0));
   }
 
   void open_port() {
@@ -153,10 +168,31 @@ class Relay {
     is_joined_ = false;
   }
 
+  // A program that has a slice has it until it says so, whoever is at the other side.
   void begin_again() {
-    if (!connections_.empty())
-      log::warn("relay", "{} connections end, for the other side began again", connections_.size());
-    connections_.clear();
+    const auto lost =
+        std::count_if(connections_.begin(), connections_.end(), [](const auto& entry) { return !entry.second.ends; });
+    if (lost != 0) log::warn("relay", "{} connections end, for the other side began again", lost);
+    std::erase_if(connections_, [](const auto& entry) { return !entry.second.slice; });
+    for (auto& [id, connection] : connections_) {
+      connection.in.clear();
+      wait_for_program(connection);
+    }
+    if (area_) area_->are_all_let_go();
+  }
+
+  // It is told that the connection is over, and closes its end when it has no use for its slice any more.
+  static void wait_for_program(Connection& connection) {
+    connection.ends = true;
+    connection.room = kWindow;
+    shutdown(connection.socket.get(), SHUT_WR);
+  }
+
+  void tell_held() {
+    for (const auto& [id, connection] : connections_) {
+      if (connection.ends && connection.slice)
+        send({.kind = Frame::Kind::held, .connection = id, .size = *connection.slice});
+    }
   }
 
   void send(const Frame& frame) { out_.add(&frame, sizeof frame); }
@@ -178,7 +214,30 @@ class Relay {
       log::warn("relay", "{}", lost.what());
     }
     if (socket.get() < 0) return send({.kind = Frame::Kind::close, .connection = id});
-    connections_.insert_or_assign(id, Connection{std::move(socket)});
+    connections_.insert_or_assign(id, Connection{.socket = std::move(socket), .has_begun = false});
+  }
+
+  // At the host: what it is for goes to the server, with a slice if it wants one and there is one. Only this relay can
+  // say that it has one. False if the server is gone.
+  bool begin(std::uint32_t id, Connection& connection) {
+    AreaPreamble first;
+    std::memcpy(&first.preamble, connection.in.data(), sizeof first.preamble);
+    connection.in.drop(sizeof first.preamble);
+    connection.taken += sizeof first.preamble;
+    connection.has_begun = true;
+    const bool wants = first.preamble.purpose == Preamble::Purpose::area_session;
+    const auto taken = wants && area_ ? area_->take(id) : std::nullopt;
+    if (wants && !taken) {
+      log::warn("relay", "a program of the guest gets no shared memory: {}",
+                area_ ? "all of the area is in use" : "this relay has no --area");
+      first.preamble.purpose = Preamble::Purpose::bare_session;
+    }
+    const int number = connection.socket.get();
+    if (!taken) return pass(number, first.preamble, {});
+    first.slice = taken->slice;
+    send({.kind = Frame::Kind::slice, .connection = id, .size = number_of(first.slice)});
+    const int descriptors[] = {area_->file(), taken->sign.get()};
+    return pass(number, first, descriptors);
   }
 
   void end(std::uint32_t id) {
@@ -190,7 +249,8 @@ class Relay {
     const auto found = connections_.find(id);
     if (found == connections_.end()) return;
     Connection& connection = found->second;
-    if (connection.in.size() != 0) {
+    if (!connection.has_begun && connection.in.size() >= sizeof(Preamble) && !begin(id, connection)) return end(id);
+    if (connection.has_begun && connection.in.size() != 0) {
       const ssize_t sent =
           ::send(connection.socket.get(), connection.in.data(), connection.in.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
       if (sent < 0 && !would_wait()) return end(id);
@@ -199,15 +259,17 @@ class Relay {
       if (connection.taken >= kWindow / 4)
         send({.kind = Frame::Kind::room, .connection = id, .size = std::exchange(connection.taken, 0)});
     }
-    if (connection.ends) {
+    if (connection.ends && !connection.slice) {
       if (connection.in.size() == 0) connections_.erase(found);
       return;
     }
+    if (connection.ends && connection.in.size() == 0) wait_for_program(connection);
     if (connection.room == 0 || out_.size() >= kMostWaiting) return;
     std::byte data[kMostData];
     const ssize_t received = recv(connection.socket.get(), data, std::min(connection.room, sizeof data), MSG_DONTWAIT);
     if (received < 0 && would_wait()) return;
     if (received <= 0) return end(id);
+    if (connection.ends) return;  // nobody is left to hear it
     const auto size = static_cast<std::size_t>(received);
     connection.room -= size;
     send({.kind = Frame::Kind::data, .connection = id, .size = size});
@@ -256,17 +318,28 @@ class Relay {
         begin_again();
         send({.kind = Kind::hello_too});
       }
+      tell_held();
       is_joined_ = true;
       is_missed_ = false;
       return;
     }
+    if (!is_joined_) return;  // it was meant for a relay that was here before
     if (frame.kind == Kind::open && !is_guest()) return connect_one(frame.connection);
+    if (frame.kind == Kind::held && area_) return area_->note_held(frame.connection, slice_of(frame.size));
+    if (frame.kind == Kind::close && area_) area_->is_let_go(frame.connection);
     const auto found = connections_.find(frame.connection);
     if (found == connections_.end()) return;  // it ended here first
     Connection& connection = found->second;
     if (frame.kind == Kind::close) {
       connection.ends = true;
-      if (connection.in.size() == 0) connections_.erase(found);
+      if (connection.in.size() != 0) return;
+      if (connection.slice) {
+        wait_for_program(connection);
+      } else {
+        connections_.erase(found);
+      }
+    } else if (frame.kind == Kind::slice && is_guest()) {
+      connection.slice = frame.size;
     } else if (frame.kind == Kind::room) {
       connection.room = std::min(kWindow, connection.room + std::min<std::size_t>(frame.size, kWindow));
     } else if (frame.kind == Kind::data && connection.in.size() + frame.size <= kWindow) {
@@ -281,6 +354,7 @@ class Relay {
   Descriptor signals_;
   Descriptor listening_;
   Descriptor port_;
+  std::optional<Area> area_;
   Clock::time_point next_attempt_{};  // to open it
   bool is_missed_ = false;            // which was said
   bool is_joined_ = false;            // the other side is there

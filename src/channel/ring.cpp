@@ -1,6 +1,7 @@
 #include "channel/ring.hpp"
 
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -9,8 +10,19 @@
 namespace grus::channel {
 namespace {
 
-void wake(std::atomic<std::uint32_t>& sleeps, int waker) {
-  if (sleeps.load(std::memory_order_seq_cst) == 0 || sleeps.exchange(0) == 0) return;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// Of who would have to be woken by a byte: that costs far more than a look. The longer it has waited, the longer it
+// can.
+constexpr auto kShortestNap = 50us;
+constexpr auto kLongestNap = 1ms;
+constexpr int kNapsToDouble = 8;
+constexpr auto kNapsFor = 20ms;
+constexpr std::uint8_t kLook = 'l';
+constexpr std::uint8_t kEnds = 'e';
+
+void signal(int waker) {
   const std::uint64_t one = 1;
   (void)!write(waker, &one, sizeof one);
 }
@@ -20,15 +32,47 @@ void clear(int waker) {
   (void)!read(waker, &count, sizeof count);
 }
 
+Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
+
+timespec timespec_of(std::chrono::nanoseconds time) {
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(time);
+  return {seconds.count(), (time - seconds).count()};
+}
+
 }  // namespace
 
+RingStream::Wakers RingStream::Wakers::make() { return {make_waker(), make_waker(), make_waker(), make_waker()}; }
+
+RingStream::Wakers RingStream::Wakers::make_own(Side side) {
+  if (side == Side::server) return {make_waker(), {}, {}, make_waker()};
+  return {{}, make_waker(), make_waker(), {}};
+}
+
 RingStream::RingStream(Side side, std::shared_ptr<SharedMemory> memory, Wakers wakers, Descriptor socket)
-    : memory_{std::move(memory)}, wakers_{std::move(wakers)}, socket_{std::move(socket)} {
+    : side_{side},
+      memory_{std::move(memory)},
+      wakers_{std::move(wakers)},
+      wakes_by_bytes_{wakers_.to_server.get() < 0 || wakers_.to_client.get() < 0},
+      socket_{std::move(socket)} {
   auto* const states = reinterpret_cast<RingState*>(memory_->rings());
   std::byte* const data = memory_->rings() + 2 * sizeof(RingState);
   out_ = {&states[0], data, wakers_.to_server.get(), wakers_.room_to_server.get()};
   in_ = {&states[1], data + kRingSize, wakers_.to_client.get(), wakers_.room_to_client.get()};
   if (side == Side::server) std::swap(out_, in_);
+}
+
+bool RingStream::send_byte(std::uint8_t byte) const {
+  return ::send(socket_.get(), &byte, sizeof byte, MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof byte;
+}
+
+// A byte that finds no room isn't needed: there are others on their way, and each of them makes the other side look.
+void RingStream::wake(std::atomic<std::uint32_t>& sleeps, int waker) {
+  if (sleeps.load(std::memory_order_seq_cst) == 0 || sleeps.exchange(0) == 0) return;
+  if (wakes_by_bytes_) {
+    send_byte(kLook);
+  } else {
+    signal(waker);
+  }
 }
 
 std::uint64_t RingStream::data_in() const {
@@ -94,34 +138,88 @@ std::size_t RingStream::receive_some(void* to, std::size_t size) {
   return taken;
 }
 
-Stream::Ready RingStream::wait(const Wish& wish) {
-  if (spin_.count() != 0 && (wish.in || wish.out)) {
-    const auto end = std::chrono::steady_clock::now() + (wish.limit ? std::min(*wish.limit, spin_) : spin_);
-    while (!is_ready(wish) && std::chrono::steady_clock::now() < end) __builtin_ia32_pause();
-  }
-  if (wish.out && !has_room()) clear(out_.room_waker);
-  if (wish.in) in_.state->consumer_sleeps.store(1, std::memory_order_seq_cst);
-  if (wish.out) out_.state->producer_sleeps.store(1, std::memory_order_seq_cst);
-  const bool is_now = is_ready(wish);
-  pollfd ready[4] = {{wish.in ? in_.data_waker : -1, POLLIN, 0},
-                     {wish.out ? out_.room_waker : -1, POLLIN, 0},
-                     {wish.in || wish.out ? socket_.get() : -1, POLLRDHUP, 0},
-                     {wish.also, POLLIN, 0}};
-  timespec limit{};
-  if (wish.limit && !is_now) {
-    const auto seconds = std::chrono::floor<std::chrono::seconds>(*wish.limit);
-    limit = {seconds.count(), (*wish.limit - seconds).count()};
-  }
-  if (!is_now || wish.also >= 0) ppoll(ready, 4, wish.limit || is_now ? &limit : nullptr, nullptr);
-  if (ready[2].revents) ended_ = true;
-  if (wish.out && ended_ && !has_room()) throw Lost{"the connection was closed"};
-  return {wish.in && (ended_ || has_data()), wish.out && has_room(), ready[3].revents != 0};
+void RingStream::spin(const Wish& wish) const {
+  if (spin_.count() == 0) return;
+  const auto end = Clock::now() + (wish.limit ? std::min(*wish.limit, spin_) : spin_);
+  while (!is_ready(wish) && Clock::now() < end) __builtin_ia32_pause();
 }
 
-void RingStream::shut() { shutdown(socket_.get(), SHUT_RDWR); }
+RingStream::Polled RingStream::poll_for(const Wish& wish, const std::optional<std::chrono::nanoseconds>& limit) {
+  const auto from_socket = static_cast<short>(wakes_by_bytes_ ? POLLIN | POLLRDHUP : POLLRDHUP);
+  pollfd ready[4] = {{wish.in ? in_.data_waker : -1, POLLIN, 0},
+                     {wish.out ? out_.room_waker : -1, POLLIN, 0},
+                     {wish.in || wish.out ? socket_.get() : -1, from_socket, 0},
+                     {wish.also, POLLIN, 0}};
+  const timespec time = timespec_of(limit.value_or(0ns));
+  if (ppoll(ready, 4, limit ? &time : nullptr, nullptr) <= 0) return {};
+  if (ready[2].revents & POLLIN) take_bytes();
+  if (ready[2].revents & (POLLRDHUP | POLLHUP | POLLERR | POLLNVAL)) ended_ = true;
+  return {ready[0].revents != 0, ready[3].revents != 0};
+}
+
+// Whoever else waits must not miss what they say.
+void RingStream::take_bytes() {
+  std::uint8_t bytes[256];
+  const ssize_t size = recv(socket_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  if (size <= 0) return;  // its end is seen by who polls
+  if (std::find(bytes, bytes + size, kEnds) != bytes + size) ended_ = true;
+  signal(in_.data_waker);
+  signal(out_.room_waker);
+}
+
+// True if there is no need to sleep.
+bool RingStream::nap(const Wish& wish) {
+  using std::chrono::nanoseconds;
+  const auto start = Clock::now();
+  const nanoseconds most = wish.limit ? std::min<nanoseconds>(*wish.limit, kNapsFor) : kNapsFor;
+  while (!is_ready(wish) && !ended_) {
+    const nanoseconds waited = Clock::now() - start;
+    if (waited >= most) return wish.limit && *wish.limit <= kNapsFor;
+    const auto time = std::clamp<nanoseconds>(waited / kNapsToDouble, kShortestNap, kLongestNap);
+    if (poll_for({.also = wish.also}, std::min(time, most - waited)).also) return true;
+  }
+  return true;
+}
+
+// It was for data that another thread has taken. Who polls for the next must not miss that.
+void RingStream::drop_stale_wake() {
+  if (has_data() || ended_) return;
+  clear(in_.data_waker);
+  if (has_data() || ended_) signal(in_.data_waker);
+}
+
+Stream::Ready RingStream::wait(const Wish& wish) {
+  const bool wishes = wish.in || wish.out;
+  if (wishes) spin(wish);
+  if (wish.out && !has_room()) clear(out_.room_waker);
+  const bool sleeps = !(wakes_by_bytes_ && wishes && nap(wish));
+  if (wish.in && sleeps) in_.state->consumer_sleeps.store(1, std::memory_order_seq_cst);
+  if (wish.out && sleeps) out_.state->producer_sleeps.store(1, std::memory_order_seq_cst);
+  const bool is_now = is_ready(wish);
+  Polled polled;
+  if (!is_now || wish.also >= 0) polled = poll_for(wish, is_now || !sleeps ? 0ns : wish.limit);
+  if (polled.data) drop_stale_wake();
+  if (wish.out && ended_ && !has_room()) throw Lost{"the connection was closed"};
+  return {wish.in && (ended_ || has_data()), wish.out && has_room(), polled.also};
+}
+
+// A guest's client may still have objects in its slice: it keeps the socket, and so the slice. If the socket's other
+// end is gone, nobody knows that any more.
+void RingStream::shut() {
+  const bool keeps_slice = wakes_by_bytes_ && side_ == Side::client;
+  if (!keeps_slice || ended_ || !send_byte(kEnds)) {
+    shutdown(socket_.get(), SHUT_RDWR);
+    if (keeps_slice) memory_->leave();
+    return;
+  }
+  ended_ = true;
+  signal(in_.data_waker);
+  signal(out_.room_waker);
+}
 
 void RingStream::abandon() {
   socket_.reset();
+  memory_->abandon();
   wakers_ = {};
 }
 

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <cstring>
+
 namespace grus::channel {
 namespace {
 
@@ -19,15 +21,35 @@ std::shared_ptr<SharedMemory> SharedMemory::make(const SharedSizes& sizes) {
   return map(std::move(file), sizes);
 }
 
-std::shared_ptr<SharedMemory> SharedMemory::map(Descriptor file, const SharedSizes& sizes) {
+std::byte* SharedMemory::map_at(int file, std::uint64_t offset, const SharedSizes& sizes) {
   void* const start =
-      mmap(nullptr, sizes.all(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file.get(), /*offset=*/0);
+      mmap(nullptr, sizes.all(), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, static_cast<off_t>(offset));
   if (start == MAP_FAILED) return nullptr;
   madvise(start, sizes.all(), MADV_DONTFORK);
-  return std::shared_ptr<SharedMemory>{new SharedMemory{std::move(file), sizes, static_cast<std::byte*>(start)}};
+  return static_cast<std::byte*>(start);
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::map(Descriptor file, const SharedSizes& sizes) {
+  std::byte* const start = map_at(file.get(), 0, sizes);
+  if (!start) return nullptr;
+  return std::shared_ptr<SharedMemory>{new SharedMemory{std::move(file), sizes, start}};
+}
+
+std::shared_ptr<SharedMemory> SharedMemory::map_part(int file, std::uint64_t offset, const SharedSizes& sizes) {
+  std::byte* const start = map_at(file, offset, sizes);
+  if (!start) return nullptr;
+  return std::shared_ptr<SharedMemory>{new SharedMemory{{}, sizes, start}};
 }
 
 SharedMemory::~SharedMemory() { munmap(start_, sizes_.all()); }
+
+void SharedMemory::leave() {
+  void* const own =
+      mmap(nullptr, sizes_.all(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (own == MAP_FAILED) return;
+  std::memcpy(own, start_, sizes_.all());
+  mremap(own, sizes_.all(), sizes_.all(), MREMAP_MAYMOVE | MREMAP_FIXED, start_);
+}
 
 void SharedMemory::forget(std::span<std::byte> range) const {
   const auto first = (static_cast<std::uint64_t>(range.data() - start_) + kPage - 1) / kPage * kPage;

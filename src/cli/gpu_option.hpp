@@ -39,8 +39,8 @@ inline std::string listed(const std::vector<std::string>& gpu) {
 inline void add_gpu_options(CLI::App& app, GpuOptions& options) {
   app.add_option(
          "--gpu", options.gpu,
-         "A server whose devices to use: unix:PATH, tcp:HOST:PORT, in a guest vsock:host:PORT or virtio-serial: (see "
-         "`grus relay`), or auto for this user's if it runs; again for more of them; else GRUS_GPU")
+         "A server whose devices to use: unix:PATH, tcp:HOST:PORT, in a guest vsock:host:PORT, virtio-serial: or "
+         "ivshmem: (see `grus relay`), or auto for this user's if it runs; again for more of them; else GRUS_GPU")
       ->check(is_server_address())
       ->type_name("ADDRESS");
   app.add_option("--keys", options.keys,

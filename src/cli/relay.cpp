@@ -24,23 +24,40 @@ In the guest:
   grus relay --port /dev/virtio-ports/org.grus.gpu.0 &
   grus run --gpu virtio-serial: -- clinfo
 
-Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen, 2 wrong usage.)";
+With an area, memory that both share, commands and data go through that, and only set-up and what wakes a sleeper through
+the port. Each guest needs a file of its own, and a device:
+  truncate -s 256M /dev/shm/guest1 && chmod 600 /dev/shm/guest1
+  qemu-system-x86_64 ... -object memory-backend-file,id=area,mem-path=/dev/shm/guest1,size=256M,share=on \
+    -device ivshmem-plain,memdev=area
+  grus relay --port unix:/run/grus/guest1.sock --to auto --area /dev/shm/guest1
+In the guest:
+  grus run --gpu ivshmem: -- clinfo
+ivshmem:DEVICE names one of several, by its PCI address; ivshmem:DEVICE@PATH the relay's socket, too.
+
+Exit status: 0 ended by SIGTERM or SIGINT, 1 it can't listen or can't use the area, 2 wrong usage.)";
 
 struct Options {
   std::string port;
   std::string to;
   std::string listen;
+  std::string area;
+  std::uint64_t slice = channel::kUsualSlice >> 20U;  // MiB
 };
 
 int run_relay(const Options& options) {
   const bool is_host = !options.to.empty();
   if (is_host && !options.listen.empty()) throw Problem{"--listen is the guest's, --to the host's", kUsage};
+  if (!is_host && !options.area.empty()) throw Problem{"--area is the host's: name the server with --to, too", kUsage};
   channel::RelayOptions about;
+  about.area = options.area;
+  about.slice = options.slice << 20U;
   about.port = options.port;
   about.side = is_host ? channel::RelayOptions::Side::host : channel::RelayOptions::Side::guest;
   about.address = options.to == "auto" ? channel::default_address()
                   : is_host            ? channel::Address::parse(options.to)
                                        : channel::Address::parse("virtio-serial:" + options.listen);
+  if (!about.area.empty() && about.address.kind != channel::Address::Kind::unix_socket)
+    throw Problem{"--area: the server must be at a Unix socket of this host", kUsage};
   try {
     channel::relay(about);
   } catch (const channel::Lost& lost) {
@@ -63,6 +80,14 @@ Subcommand add_relay(CLI::App& grus) {
       ->type_name("ADDRESS");
   relay->add_option("--listen", options->listen, "In the guest: the socket for programs; /run/grus/host.sock")
       ->type_name("PATH");
+  relay
+      ->add_option("--area", options->area,
+                   "At the host: the file behind the guest's ivshmem device, for ivshmem: there")
+      ->type_name("FILE");
+  relay->add_option("--slice", options->slice, "MiB of it for each session")
+      ->check(CLI::Range(channel::kSmallestSlice >> 20U, std::uint64_t{1} << 20U))
+      ->capture_default_str()
+      ->type_name("MIB");
   return {relay, [options] { return run_relay(*options); }};
 }
 

@@ -43,7 +43,7 @@ struct Options {
 // How clients come in there. Nobody from another host does without keys.
 channel::Security security_of(const channel::Address& address, const ServeSettings& settings) {
   using channel::Security;
-  if (address.kind == channel::Address::Kind::virtio_serial)
+  if (address.kind == channel::Address::Kind::virtio_serial || address.kind == channel::Address::Kind::ivshmem)
     throw Problem{
         fmt::format("--listen {}: listen at a Unix socket, and let `grus relay` bring guests there", address.text()),
         kUsage};

@@ -132,9 +132,11 @@ Result<Bytes> RemoteExecutor::device_info(ObjectId device, cl_device_info query)
   return ask<Bytes>(Kind::device_info, device, query);
 }
 
-// A server whose address space is limited has no arena.
-std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(bool /*device_shares_it*/, std::size_t size) {
+// A server whose address space is limited has no arena, and a guest's is full soon.
+std::shared_ptr<HostMemory> RemoteExecutor::host_memory_for(bool /*device_shares_it*/, std::size_t size) try {
   return arena_ && !connection_->memory()->arena().empty() ? arena_->take(size) : nullptr;
+} catch (const std::bad_alloc&) {
+  return nullptr;
 }
 
 // With the mutex.

@@ -13,6 +13,7 @@ struct Handover {
   std::uint64_t is_connection = 0;  // the socket goes to where the worker asked; there is none if nobody is there
   channel::Secret secret{};         // with TLS
   char why_it_ends[256]{};          // the session, at once; empty: it doesn't
+  channel::Slice slice{};  // of an area whose two descriptors come behind the page; its size is 0 if there is none
 };
 
 // Workers may only make sockets of their own host's.

@@ -53,6 +53,8 @@ struct Greeting {
   Clock::time_point until;
   channel::Preamble preamble{};
   channel::TenantChange change{};  // follows it if that is what it is for
+  channel::Slice slice{};          // so does this, with the area's file and what tells of its end
+  std::array<channel::Descriptor, 2> area{};
   std::size_t received = 0;
   std::string answer{};
   bool is_refused = false;
@@ -299,8 +301,7 @@ class Server {
         go_on(greeting);
         continue;
       }
-      const std::span<std::byte> room = room_for(greeting);
-      const ssize_t received = recv(greeting.socket.get(), room.data(), room.size(), MSG_DONTWAIT);
+      const ssize_t received = receive_for(greeting);
       if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
       greeting.received += static_cast<std::size_t>(std::max<ssize_t>(received, 0));
       if (received > 0 && !room_for(greeting).empty()) continue;
@@ -314,8 +315,30 @@ class Server {
   static std::span<std::byte> room_for(Greeting& greeting) {
     const std::span<std::byte> preamble = std::as_writable_bytes(std::span{&greeting.preamble, 1});
     if (greeting.received < preamble.size()) return preamble.subspan(greeting.received);
-    if (greeting.preamble.purpose != channel::Preamble::Purpose::change) return {};
-    return std::as_writable_bytes(std::span{&greeting.change, 1}).subspan(greeting.received - preamble.size());
+    const std::size_t more = greeting.received - preamble.size();
+    if (greeting.preamble.purpose == channel::Preamble::Purpose::change)
+      return std::as_writable_bytes(std::span{&greeting.change, 1}).subspan(more);
+    if (greeting.preamble.purpose == channel::Preamble::Purpose::area_session && greeting.area[1].get() >= 0)
+      return std::as_writable_bytes(std::span{&greeting.slice, 1}).subspan(more);
+    return {};
+  }
+
+  // Relays bring descriptors along.
+  static ssize_t receive_for(Greeting& greeting) {
+    const std::span<std::byte> room = room_for(greeting);
+    std::array<channel::Descriptor, 2> brought;
+    const ssize_t received = channel::receive_descriptors(greeting.socket.get(), room, MSG_DONTWAIT, brought);
+    if (brought[1].get() >= 0) greeting.area = std::move(brought);
+    return received;
+  }
+
+  // Without a slice that can be used it is a bare session.
+  static void check_slice(Greeting& greeting) {
+    using Purpose = channel::Preamble::Purpose;
+    if (greeting.preamble.purpose != Purpose::area_session) return;
+    if (greeting.area[1].get() >= 0 && channel::is_slice_of(greeting.area[0].get(), greeting.slice)) return;
+    greeting.preamble.purpose = Purpose::bare_session;
+    greeting.slice = {};
   }
 
   // Who was let in begins the second TLS then; before, it would take an answer for a part of the first.
@@ -386,6 +409,7 @@ class Server {
     } else if (sessions() >= options_.sessions) {
       refuse(greeting, channel::Refusal::full);
     } else {
+      check_slice(greeting);
       start_session(greeting);
     }
   }
@@ -482,8 +506,13 @@ class Server {
   }
 
   bool hand_over(const Greeting& greeting, const Worker& worker, std::span<const int> descriptors) const {
-    const Handover what{greeting.preamble, worker.session, static_cast<std::uint64_t>(options_.grace.count()), 0,
-                        greeting.secret.value_or(channel::Secret{})};
+    const Handover what{greeting.preamble,
+                        worker.session,
+                        static_cast<std::uint64_t>(options_.grace.count()),
+                        0,
+                        greeting.secret.value_or(channel::Secret{}),
+                        {},
+                        greeting.slice};
     return channel::pass(worker.child.control.get(), what, descriptors);
   }
 
@@ -496,8 +525,11 @@ class Server {
       if (ready != workers_.end()) {
         (void)!getrandom(&ready->session, sizeof ready->session, 0);
         channel::Descriptor bell = leases_ ? Leases::new_bell() : channel::Descriptor{};
-        const int descriptors[] = {greeting.socket.get(), ready->counters.descriptor(), bell.get()};
-        started = hand_over(greeting, *ready, {descriptors, leases_ ? 3U : 2U});
+        std::vector<int> descriptors{greeting.socket.get(), ready->counters.descriptor()};
+        if (greeting.slice.size != 0)
+          descriptors.insert(descriptors.end(), {greeting.area[0].get(), greeting.area[1].get()});
+        if (leases_) descriptors.push_back(bell.get());
+        started = hand_over(greeting, *ready, descriptors);
         if (started) {
           note_start(*ready, greeting.peer);
           if (leases_) leases_->add(ready->session, ready->tenant, ready->counters, std::move(bell));

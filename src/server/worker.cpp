@@ -107,14 +107,18 @@ int run_worker(int control, const WorkerOptions& options) {
   const Handover& what = client->what;
   auto* const counters = new SharedCounters{SharedCounters::map(std::move(client->descriptors[1]))};
   if (!*counters) return 1;
-  if (const int bell = client->descriptors[2].release(); bell >= 0)
+  const bool has_slice = what.slice.size != 0;
+  if (const int bell = client->descriptors[has_slice ? 4 : 2].release(); bell >= 0)
     share_devices(*executor, offer, counters->leases(), bell);
   channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
     resumptions = new channel::Resumptions{std::chrono::seconds{what.grace}};
-    auto opened = channel::welcome_client(std::move(client->descriptors[0]), keys_of(what), what.preamble,
-                                          arena_size(options), what.session, *resumptions);
+    auto opened = has_slice ? channel::welcome_guest(std::move(client->descriptors[0]), what.preamble,
+                                                     client->descriptors[2], what.slice)
+                            : channel::welcome_client(std::move(client->descriptors[0]), keys_of(what), what.preamble,
+                                                      arena_size(options), what.session, *resumptions);
+    client->descriptors[2].reset();  // of the area it has what it needs
     if (options.sandbox) limit_files();
     const auto connect = [control](const std::string& address) {
       Connect wanted{};

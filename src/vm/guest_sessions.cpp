@@ -35,7 +35,7 @@ Sessions sessions_where(const std::function<bool(const json&)>& fits) {
 // On a device that the machine leaves behind: its card, or the host's.
 bool is_here(const json& session) {
   const std::string at = session.value("at", "");
-  return at == "local" || at.starts_with("virtio-serial:") || at.starts_with("vsock:");
+  return at == "local" || at.starts_with("virtio-serial:") || at.starts_with("ivshmem:") || at.starts_with("vsock:");
 }
 
 json steps_of(const json& session, const json& answer, double start, double seconds) {

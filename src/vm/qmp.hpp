@@ -21,6 +21,7 @@ class Qmp {
 
   std::string status();  // "running", "inmigrate", "postmigrate", …
   bool has_device(const std::string& id);
+  bool has_shared_memory();  // with its host: ivshmem
 
  private:
   Lines lines_;

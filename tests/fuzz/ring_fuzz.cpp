@@ -34,8 +34,6 @@ class Script {
   std::span<const unsigned char> bytes_;
 };
 
-Descriptor make_waker() { return Descriptor{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}; }
-
 // Reset for each run: making it takes longer than a run.
 std::shared_ptr<SharedMemory> shared_memory() {
   static const auto memory = SharedMemory::make({kRingsSize, 0, 0});
@@ -43,14 +41,18 @@ std::shared_ptr<SharedMemory> shared_memory() {
   return memory;
 }
 
+// How the other side is woken: by descriptors that it has, too, or by bytes on the socket.
+enum class Waking { descriptors, bytes };
+
 // The other side's state, as the two sides see it.
-void run(Script script) {
+void run(Script script, Waking waking) {
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) std::abort();
   Descriptor other{ends[1]};
   const auto memory = shared_memory();
   auto* const states = reinterpret_cast<RingState*>(memory->rings());
-  RingStream::Wakers wakers{make_waker(), make_waker(), make_waker(), make_waker()};
+  auto wakers =
+      waking == Waking::bytes ? RingStream::Wakers::make_own(RingStream::Side::server) : RingStream::Wakers::make();
   const int waker = wakers.to_server.get();
   RingStream ring{RingStream::Side::server, memory, std::move(wakers), Descriptor{ends[0]}};
   static std::array<std::byte, 3 * kRingSize / 2> buffer;
@@ -82,7 +84,12 @@ void run(Script script) {
         ring.wait({.in = (what & 64) != 0, .out = (what & 128) != 0, .limit = 0ns});
         break;
       case 6:
-        eventfd_write(waker, 1);
+        if (waking == Waking::descriptors) {
+          eventfd_write(waker, 1);
+        } else {
+          const auto byte = static_cast<std::uint8_t>(what > 240 ? 'e' : what);
+          (void)send(other.get(), &byte, sizeof byte, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
         break;
       case 7:
         if (what > 250) other.reset();
@@ -96,7 +103,8 @@ void run(Script script) {
 
 extern "C" int LLVMFuzzerTestOneInput(const unsigned char* data, std::size_t size) {
   try {
-    grus::channel::run(grus::channel::Script{{data, size}});
+    using grus::channel::Waking;
+    grus::channel::run(grus::channel::Script{{data, size}}, size % 2 == 0 ? Waking::descriptors : Waking::bytes);
   } catch (const grus::channel::Lost&) {
   }
   return 0;

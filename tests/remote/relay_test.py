@@ -28,6 +28,7 @@ class Port:
 
     def __init__(self, folder):
         self.ends = {}
+        self.passed = {"guest": 0, "host": 0}  # bytes, to each end
         self.arrived = threading.Condition()
         for name in ("guest", "host"):
             listening = socket.socket(socket.AF_UNIX)
@@ -46,6 +47,7 @@ class Port:
                     self.put("host" if name == "guest" else "guest", data)
 
     def put(self, name, data):
+        self.passed[name] += len(data)
         while True:
             with self.arrived:
                 self.arrived.wait_for(lambda: name in self.ends)
@@ -60,8 +62,10 @@ class Port:
 class Guest:
     """A port with its two relays; for programs, what a server is."""
 
-    def __init__(self, test, server):
+    def __init__(self, test, server, **options):
+        """Options are the host's relay's."""
         self.test, self.server, self.client = test, server, {}
+        self.options = [word for name, value in options.items() for word in (f"--{name}", str(value))]
         self.folder = test.enterContext(tempfile.TemporaryDirectory(prefix="grus-relay-"))
         self.port = Port(self.folder)
         self.address = f"virtio-serial:{self.folder}/programs"
@@ -70,11 +74,11 @@ class Guest:
             self.start(side)
 
     def start(self, side):
-        where = ["--to", self.server.address] if side == "host" else ["--listen", f"{self.folder}/programs"]
+        where = ["--to", self.server.address, *self.options] if side == "host" else ["--listen", f"{self.folder}/programs"]
         if side == "guest":
             pathlib.Path(f"{self.folder}/programs").unlink(missing_ok=True)
-        self.relays[side] = subprocess.Popen([GRUS, "relay", "--port", f"unix:{self.folder}/{side}", *where],
-                                             stderr=subprocess.DEVNULL)
+        with open(f"{self.folder}/{side}.log", "a", encoding="utf-8") as log:
+            self.relays[side] = subprocess.Popen([GRUS, "relay", "--port", f"unix:{self.folder}/{side}", *where], stderr=log)
         self.test.addCleanup(self.kill, self.relays[side])
         if side == "guest":
             self.test.assertTrue(wait_for(pathlib.Path(f"{self.folder}/programs").exists))

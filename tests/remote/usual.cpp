@@ -7,6 +7,8 @@
 // once, which it says; prints a checksum, which only depends on how often that was done.
 // --until-told: the same until its input ends.
 // --allocate BYTES: a buffer of that size, filled and read back.
+// --map BYTES: so much in buffers of 8 MiB that are all mapped at once, filled, worked on, mapped again and checked.
+// --keep-mapped: a buffer that is mapped and written to before and after a line has come on standard input.
 // --come-and-go: many buffers, each released before anything uses it, and one that stays until the input ends; the last
 // of many is used, and must be as good as any.
 #include <poll.h>
@@ -185,6 +187,76 @@ void allocate(size_t size) {
   if (last != pattern) std::exit(3);
 }
 
+void map_much(size_t all) {
+  constexpr size_t kSize = size_t{8} << 20;
+  constexpr size_t kNumbers = kSize / sizeof(cl_int);
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_kernel kernel = clCreateKernel(build(context), "add", &code);
+  check(code, "kernel");
+  std::vector<cl_mem> buffers(all / kSize);
+  std::vector<cl_int*> mapped(buffers.size());
+  const auto map_all = [&, in = queue](cl_map_flags flags) {
+    for (size_t index = 0; index < buffers.size(); ++index) {
+      mapped[index] = static_cast<cl_int*>(
+          clEnqueueMapBuffer(in, buffers[index], CL_TRUE, flags, 0, kSize, 0, nullptr, nullptr, &code));
+      check(code, "map");
+    }
+  };
+  const auto unmap_all = [&, in = queue] {
+    for (size_t index = 0; index < buffers.size(); ++index)
+      check(clEnqueueUnmapMemObject(in, buffers[index], mapped[index], 0, nullptr, nullptr), "unmap");
+  };
+  for (cl_mem& buffer : buffers) {
+    buffer = clCreateBuffer(context, CL_MEM_ALLOC_HOST_PTR, kSize, nullptr, &code);
+    check(code, "buffer");
+  }
+  map_all(CL_MAP_WRITE_INVALIDATE_REGION);
+  for (size_t index = 0; index < buffers.size(); ++index) {
+    for (size_t item = 0; item < kNumbers; ++item) mapped[index][item] = static_cast<cl_int>(index ^ item);
+  }
+  unmap_all();
+  const cl_int value = 5;
+  const cl_int flag = 0;
+  for (cl_mem buffer : buffers) {
+    check(clSetKernelArg(kernel, 0, sizeof buffer, &buffer), "argument");
+    check(clSetKernelArg(kernel, 1, sizeof buffer, &buffer), "argument");
+    check(clSetKernelArg(kernel, 2, sizeof value, &value), "argument");
+    check(clSetKernelArg(kernel, 3, sizeof flag, &flag), "argument");
+    check(clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &kNumbers, nullptr, 0, nullptr, nullptr), "launch");
+  }
+  map_all(CL_MAP_READ);
+  for (size_t index = 0; index < buffers.size(); ++index) {
+    for (size_t item = 0; item < kNumbers; ++item) {
+      if (mapped[index][item] != static_cast<cl_int>(index ^ item) + value) std::exit(3);
+    }
+  }
+  unmap_all();
+  check(clFinish(queue), "finish");
+}
+
+void keep_mapped() {
+  constexpr size_t kSize = size_t{1} << 20;
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_mem buffer = clCreateBuffer(context, CL_MEM_ALLOC_HOST_PTR, kSize, nullptr, &code);
+  check(code, "buffer");
+  auto* const mapped = static_cast<char*>(
+      clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, kSize, 0, nullptr, nullptr, &code));
+  check(code, "map");
+  std::memset(mapped, 1, kSize);
+  std::puts("ready");
+  std::fflush(stdout);
+  std::getchar();
+  for (size_t index = 0; index < kSize; ++index) {
+    if (mapped[index]++ != 1) std::exit(3);
+  }
+  check(clEnqueueUnmapMemObject(queue, buffer, mapped, 0, nullptr, nullptr), "unmap");
+  std::vector<char> read(kSize);
+  check(clEnqueueReadBuffer(queue, buffer, CL_TRUE, 0, kSize, read.data(), 0, nullptr, nullptr), "read");
+  if (read != std::vector<char>(kSize, 2)) std::exit(3);
+}
+
 void come_and_go() {
   const auto [context, queue] = open_device();
   cl_int code = CL_SUCCESS;
@@ -231,6 +303,14 @@ int main(int argc, char** argv) {
   }
   if (has("--allocate")) {
     allocate(std::stoull(argv[2]));
+    return 0;
+  }
+  if (has("--map")) {
+    map_much(std::stoull(argv[2]));
+    return 0;
+  }
+  if (has("--keep-mapped")) {
+    keep_mapped();
     return 0;
   }
   if (has("--come-and-go")) {

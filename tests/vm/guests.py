@@ -1,5 +1,6 @@
 """Test guests: how they are made, started, talked to, and connected to each other."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +22,10 @@ BEATS = BUILD / "bin" / "tests" / "beats"
 CACHE = pathlib.Path(os.environ.get("GRUS_VM_CACHE", BUILD / "vm"))
 MEMORY_MIB = 512
 HOST = "10.77.0.1"  # as guests see it
-MAC = "52:54:00:67:72:75"
+MAC = "52:54:00:67:72:{:02x}"  # by the guest's number, which is also the last of its address
+AREA_MIB = 256
+
+FRAME_BEGINS = (0x9d7f3ac15e62b804).to_bytes(8, "little")  # of a relay
 
 # virtio-rng stands in for the card: it has a driver to unload, and a device file by which it is in use.
 AGENT_TOML = """
@@ -122,6 +126,36 @@ class Shell:
         self._line.close()
 
 
+class Tap:
+    """Between a port of a guest's and its relay at the host: counts what goes through. A byte alone is a wake-up."""
+
+    def __init__(self, port):
+        self.path = port.with_suffix(".tap")
+        self.frames = {"to guest": 0, "to host": 0}
+        self._qemu = connect(port)
+        self._listening = socket.socket(socket.AF_UNIX)
+        self._listening.bind(str(self.path))
+        self._listening.listen(1)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self):
+        relay, _ = self._listening.accept()
+        with relay:
+            threading.Thread(target=self._copy, args=(relay, self._qemu, "to guest"), daemon=True).start()
+            self._copy(self._qemu, relay, "to host")
+
+    def _copy(self, source, to, what):
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self.frames[what] += data.count(FRAME_BEGINS)
+                to.sendall(data)
+
+    def close(self):
+        self._qemu.shutdown(socket.SHUT_RDWR)
+        for one in (self._qemu, self._listening):
+            one.close()
+
+
 def archive(folder, file):
     """Everything in the folder, as the kernel unpacks it."""
     names = subprocess.run(["find", "."], cwd=folder, capture_output=True, check=True).stdout
@@ -129,18 +163,18 @@ def archive(folder, file):
         subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder, input=names, stdout=output, check=True)
 
 
-def make_start(file, keys=None):
-    """What the guest's kernel starts with: a shell, and Grus as it is built now."""
+def make_start(file, keys=None, programs=()):
+    """What the guest's kernel starts with: a shell, and Grus as it is built now, with the test's program and more."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
         for part in ("opt/grus/bin", "opt/grus/lib/grus-vendors", "etc/grus"):
             (root / part).mkdir(parents=True)
         shutil.copy(SOURCE / "tests/vm/guest/init", root / "init")
-        shutil.copy(GRUS, root / "opt/grus/bin")
-        shutil.copy(BEATS, root / "opt/grus/bin")
+        for program in (GRUS, BEATS, *programs):
+            shutil.copy(program, root / "opt/grus/bin")
+            run("strip", "--strip-debug", root / "opt/grus/bin" / program.name)
         shutil.copy(BUILD / "lib/libgrus.so", root / "opt/grus/lib")
-        for program in ("bin/grus", "bin/beats", "lib/libgrus.so"):
-            run("strip", "--strip-debug", root / "opt/grus" / program)
+        run("strip", "--strip-debug", root / "opt/grus/lib/libgrus.so")
         (root / "opt/grus/lib/grus-vendors/grus.icd").write_text("/opt/grus/lib/libgrus.so\n")
         (root / "etc/grus/agent.toml").write_text(AGENT_TOML)
         if keys:
@@ -156,7 +190,8 @@ def make_start(file, keys=None):
 class Guest:
     """A QEMU with the test guest in it, or waiting for it to come."""
 
-    def __init__(self, folder, name, start, *, tap=None, waits=False, disk=None, accel=None, append=""):
+    def __init__(self, folder, name, start, *, tap=None, waits=False, disk=None, accel=None, append="", number=2,
+                 area=False):
         self.name, self.folder = name, pathlib.Path(folder) / name
         self.folder.mkdir()
         self._shell = self._monitor = None
@@ -170,7 +205,8 @@ class Guest:
             "-kernel", CACHE / "kernel", "-initrd", start, "-append",
             # There is no such console, so the first messages go to the serial line, and later ones nowhere. On a busy
             # machine the kernel's check of the timer fails now and then.
-            f"console=hvc0 earlyprintk=serial,ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check {append}",
+            f"console=hvc0 earlyprintk=serial,ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check "
+            f"grus.address=10.77.0.{number} {append}",
             "-serial", f"unix:{self.folder}/shell.sock,server=on,wait=off",
             "-drive", f"file={CACHE}/root.ext4,format=raw,if=none,id=root,readonly=on",
             "-device", "virtio-blk-pci,drive=root",
@@ -184,7 +220,13 @@ class Guest:
             "-qmp", f"unix:{self.folder}/monitor.sock,server=on,wait=off"]
         if tap:
             command += ["-netdev", f"tap,id=net,ifname={tap},script=no,downscript=no",
-                        "-device", f"virtio-net-pci,netdev=net,mac={MAC}"]
+                        "-device", f"virtio-net-pci,netdev=net,mac={MAC.format(number)}"]
+        if area:
+            self.area = self.folder / "area"
+            with open(self.area, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+                file.truncate(AREA_MIB << 20)
+            command += ["-object", f"memory-backend-file,id=area,mem-path={self.area},size={AREA_MIB}M,share=on",
+                        "-device", "ivshmem-plain,memdev=area"]
         if disk:
             command += ["-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"]
         if waits:

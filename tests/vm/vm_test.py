@@ -20,7 +20,7 @@ import time
 import unittest
 
 import guests
-from guests import GRUS, HOST, Failed, Guest, run
+from guests import GRUS, HOST, Failed, Guest, Tap, run
 
 PORT = 7070
 TAPS = itertools.count()
@@ -121,6 +121,7 @@ class VmTest(unittest.TestCase):
         self.machines[name] = guest
         self.addCleanup(guest.close)
         guest.status()  # it listens
+        _ = guest.shell  # what it says while nobody is connected is lost
         self.write_file()
         return guest
 
@@ -213,20 +214,67 @@ class MigrationTest(VmTest):
 
 
 class HostsDeviceTest(VmTest):
+    def start_server(self):
+        server = f"unix:{self.place}/serve.sock"
+        serve = self.start(GRUS, "serve", "--listen", server, "--vendors", "/etc/OpenCL/vendors/pocl.icd")
+        serve.stdout.readline()
+        return server
+
+    def start_relay(self, guest):
+        guest.shell.wait_until_ready(60)
+        guest.shell.run("grus relay --port /dev/virtio-ports/org.grus.gpu.0 > /run/relay.out 2>&1 < /dev/null & true")
+
+    def sessions_at(self, server):
+        return json.loads(run(GRUS, "ps", "--gpu", server, "--json", "--interval", "0"))[-1]["sessions"]
+
+    def test_through_shared_memory(self):
+        """Programs of two guests on the host's device, at once, each with a slice of its guest's memory."""
+        server = self.start_server()
+        a = self.guest("a", area=True)
+        b = self.guest("b", area=True, number=3)
+        taps = {}
+        for guest in (a, b):
+            taps[guest] = Tap(guest.folder / "gpus.sock")
+            self.addCleanup(taps[guest].close)
+            self.start(GRUS, "relay", "--port", f"unix:{taps[guest].path}", "--to", server, "--area", guest.area)
+        names = {"six": a, "seven": a, "eight": b}
+        for guest in (a, b):
+            self.start_relay(guest)
+        for name, guest in names.items():
+            self.start_program(guest, name, "--gpu", "ivshmem:")
+            if name == "six":
+                self.expect_no_notifications(name, taps[guest])
+        self.assertEqual(len(self.sessions_at(server)), 3)
+        self.expect_right(b, "eight")
+        outcome = self.vm("migrate", "a", "--to", self.guest("c", waits=True, area=True).name, fails=True)
+        self.assertRegex(outcome["error"], "a has a shared-memory device, which can't travel: .*; the guest runs at a, as before")
+        for name in ("six", "seven"):
+            self.beats.wait_for(name, 3)
+            self.expect_right(a, name)
+            self.assertNotIn("no shared memory", a.shell.run(f"cat /run/{name}.out"))
+
+    def expect_no_notifications(self, name, tap):
+        """Of launches, each waited for, in steady state. But who is kept from its core for long sleeps after all."""
+        launches, frames = self.beats.kernels(name), dict(tap.frames)
+        self.beats.wait_for(name, 1000)
+        launches = self.beats.kernels(name) - launches
+        kicks, interrupts = (tap.frames[way] - frames[way] for way in ("to host", "to guest"))
+        print(f"\n{launches} launches through shared memory: {kicks} kicks, {interrupts} interrupts")
+        self.assertLess(kicks + interrupts, launches / 100)
+
     def test_through_virtio_serial(self):
         """Two programs of a guest on the host's device, through one port; then the guest is moved."""
         a = self.guest("a")
         b = self.guest("b", waits=True)
-        server = f"unix:{self.place}/serve.sock"
-        serve = self.start(GRUS, "serve", "--listen", server, "--vendors", "/etc/OpenCL/vendors/pocl.icd")
-        serve.stdout.readline()
+        server = self.start_server()
         for guest in (a, b):
             self.start(GRUS, "relay", "--port", f"unix:{guest.folder}/gpus.sock", "--to", server)
-        a.shell.wait_until_ready(60)
-        a.shell.run("grus relay --port /dev/virtio-ports/org.grus.gpu.0 > /run/relay.out 2>&1 < /dev/null & true")
+        self.start_relay(a)
+        self.assertRegex(a.shell.run("grus run --gpu ivshmem: -- beats none 127.0.0.1 9 2>&1 || true"),
+                         "this machine has no shared-memory device")
         for name in ("four", "five"):
             self.start_program(a, name, "--gpu", "virtio-serial:")
-        self.assertEqual(len(json.loads(run(GRUS, "ps", "--gpu", server, "--json", "--interval", "0"))[-1]["sessions"]), 2)
+        self.assertEqual(len(self.sessions_at(server)), 2)
         self.vm("migrate", "a", "--to", "b")
         for name in ("four", "five"):
             self.beats.wait_for(name, 3)
