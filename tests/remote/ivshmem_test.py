@@ -142,7 +142,9 @@ class IvshmemTest(AreaTest):
         subprocess.run([GRUS, "move", str(program.pid), "--to", self.server.address], check=True, capture_output=True)
         self.expect_it_falls_back(guest)
         guest.kill(guest.relays["host"])
+        heard = guest.port.passed["host"]
         guest.start("host")
+        self.assertTrue(wait_for(lambda: guest.port.passed["host"] > heard), "the guest's relay didn't answer the new one")
         self.expect_it_falls_back(guest, "--map", 64 * MIB)
         self.expect_right(program)
         self.wait_until_free(guest)
@@ -182,7 +184,9 @@ class IvshmemTest(AreaTest):
         with self.subTest("a relay without an area"):
             guest.options = []
             guest.kill(guest.relays["host"])
+            heard = guest.port.passed["host"]
             guest.start("host")
+            self.assertTrue(wait_for(lambda: guest.port.passed["host"] > heard))
             self.expect_it_falls_back(guest)
             self.assertIn("this relay has no --area", guest.log("host"))
         with self.subTest("no relay"):
