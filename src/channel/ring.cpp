@@ -148,7 +148,7 @@ RingStream::Polled RingStream::poll_for(const Wish& wish, const std::optional<st
   const auto from_socket = static_cast<short>(wakes_by_bytes_ ? POLLIN | POLLRDHUP : POLLRDHUP);
   pollfd ready[4] = {{wish.in ? in_.data_waker : -1, POLLIN, 0},
                      {wish.out ? out_.room_waker : -1, POLLIN, 0},
-                     {wish.in || wish.out ? socket_.get() : -1, from_socket, 0},
+                     {wish.in || wish.out || wish.ends ? socket_.get() : -1, from_socket, 0},
                      {wish.also, POLLIN, 0}};
   const timespec time = timespec_of(limit.value_or(0ns));
   if (ppoll(ready, 4, limit ? &time : nullptr, nullptr) <= 0) return {};
@@ -176,7 +176,7 @@ bool RingStream::nap(const Wish& wish) {
     const nanoseconds waited = Clock::now() - start;
     if (waited >= most) return wish.limit && *wish.limit <= kNapsFor;
     const auto time = std::clamp<nanoseconds>(waited / kNapsToDouble, kShortestNap, kLongestNap);
-    if (poll_for({.also = wish.also}, std::min(time, most - waited)).also) return true;
+    if (poll_for({.also = wish.also, .ends = true}, std::min(time, most - waited)).also) return true;
   }
   return true;
 }
