@@ -53,10 +53,10 @@ class DeviceSide {
   // They take turns. A kernel may have to wait for one of the program's, so several wait at a time.
   struct Lane {
     Ref<Queue> queue;
-    Ref<Memory> staging;   // a copy of what is looked at
-    Ref<Memory> changed;   // how many pages, and which
+    Ref<Memory> staging;        // a copy of what is looked at
+    Ref<Memory> changed;        // how many pages, and which
     std::byte* list = nullptr;  // the first of that, on the host
-    Ref<Memory> gathered;  // pages that changed
+    Ref<Memory> gathered;       // pages that changed
     Ref<Memory> indices;
   };
   // Numbers of pages, counted from the first of a look, that are new or have changed.
@@ -110,7 +110,7 @@ class DeviceSide {
   std::optional<RegisteredMemory> lists_;  // what was found, for each lane
   std::size_t turn_ = 0;
   std::map<const Lane*, Conveyor::Number> lent_;  // to the conveyor, which may still read from them
-  std::deque<Look> looks_;  // under way, the oldest first
+  std::deque<Look> looks_;                        // under way, the oldest first
   std::uint64_t stamp_ = 1;
 };
 
