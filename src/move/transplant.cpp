@@ -269,7 +269,11 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     sources.insert(&executor_of(*memory->context));
   }
   std::map<Executor*, WhenIdle> idle;
+  bool all_sent = true;
   if (stage == Stage::running) {
+    // Who has noted what a command writes may not have sent the command yet.
+    g_gate.wait_for_those_inside();
+    all_sent = g_gate.wait_for_those_working(std::chrono::steady_clock::now() + kWaitForCommands);
     for (Executor* const source : sources) idle.emplace(source, *source);
     for (const auto& [source, when] : idle) (void)when.wait(kWaitForCommands);
   }
@@ -279,7 +283,7 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
   };
   for (const auto& [memory, twin] : dirty) {
     Executor& from = executor_of(*memory->context);
-    twin->is_suspect = stage == Stage::running && !idle.at(&from).is_done();
+    twin->is_suspect = stage == Stage::running && !(all_sent && idle.at(&from).is_done());
     if (memory->host && memory->host_ptr) {
       copy_borrowed(*memory, *twin, stage, all, count);
     } else {
