@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -161,10 +162,14 @@ void Area::look_at_signs() {
   }
 }
 
-// The next session doesn't see what this one left, and the host has its memory back.
+// The next session doesn't see what this one left, and the host has its memory back, where the file system can do that.
 void Area::make_free(std::size_t index) const {
-  (void)fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(index * size_),
-                  static_cast<off_t>(size_));
+  const auto start = static_cast<off_t>(index * size_);
+  constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (fallocate(file_.get(), kPunch, start, static_cast<off_t>(size_)) == 0) return;
+  const std::vector<std::byte> zeroes(size_);
+  if (pwrite(file_.get(), zeroes.data(), zeroes.size(), start) != static_cast<ssize_t>(zeroes.size()))
+    log::error("relay", "what a program of the guest left in its shared memory can't be cleared: {}", reason());
 }
 
 Bar open_bar(const std::string& device) {
