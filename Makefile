@@ -47,7 +47,7 @@ check:
 	$(MAKE) all
 	$(MAKE) test
 	tests/programs/run --fast
-	.ci/lint --no-analyzer
+	.ci/lint --quick
 
 check-long: setup
 	$(MAKE) all

@@ -2,10 +2,7 @@
 // Event first, then what happened: log::warn("vendor.load", "{} can't be loaded: {}", path, why).
 #pragma once
 
-#ifndef FMT_HEADER_ONLY
-#define FMT_HEADER_ONLY
-#endif
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

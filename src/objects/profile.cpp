@@ -1,6 +1,7 @@
 #include "objects/profile.hpp"
 
 #include <CL/cl_ext.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,7 @@
 #include "server/offer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/log.hpp"

@@ -274,14 +274,14 @@ class Server {
   }
 
   void refuse(Greeting& greeting, channel::Refusal why) {
-    channel::Welcome answer;
-    answer.refusal = why;
-    say_and_leave(greeting, answer);
     constexpr const char* kWhy[] = {
         "no process could be started", "not admitted",       "too many sessions",
         "the server is about to end",  "it doesn't use TLS", "it uses TLS, which only --keys or --tls offers here",
         "it has no session any more"};
-    note_refusal(greeting.peer, kWhy[static_cast<std::size_t>(why)]);
+    note_refusal(greeting.peer, kWhy[static_cast<std::size_t>(why)]);  // first: who was told can rely on the audit
+    channel::Welcome answer;
+    answer.refusal = why;
+    say_and_leave(greeting, answer);
   }
 
   void greet() {

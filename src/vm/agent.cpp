@@ -1,6 +1,7 @@
 #include "vm/agent.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,7 @@
 #include "vm/card.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <fnmatch.h>
 #include <linux/netlink.h>
 #include <poll.h>
