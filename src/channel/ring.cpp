@@ -181,10 +181,12 @@ bool RingStream::nap(const Wish& wish) {
   return true;
 }
 
-// It was for data that another thread has taken. Who polls for the next must not miss that.
+// It was for data that another thread has taken. Whoever still sleeps may not even have seen it, and must be woken for
+// the next.
 void RingStream::drop_stale_wake() {
   if (has_data() || ended_) return;
   clear(in_.data_waker);
+  in_.state->consumer_sleeps.store(1, std::memory_order_seq_cst);
   if (has_data() || ended_) signal(in_.data_waker);
 }
 

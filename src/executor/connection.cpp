@@ -133,9 +133,14 @@ void Connection::wait_until(const std::function<bool()>& done) {
   changed_.notify_all();
 }
 
-// With in_mutex_ held: somebody else must receive what is still to come.
+// With in_mutex_ held: who receives what is still to come, if nobody waits for it.
+void Connection::leave_to_thread() {
+  if (waiting_ == 0 && expected_ != 0) kick();
+}
+
 void Connection::has_waited() {
-  if (--waiting_ == 0 && expected_ != 0) kick();
+  --waiting_;
+  leave_to_thread();
 }
 
 void Connection::flush() {
@@ -188,8 +193,10 @@ void Connection::wait_for_room() {
   // It may have been the connection's end that came. On a new one the server waits for what is left to send.
   if (in && input_.take_some()) receive_one();
   lock.lock();
-  if (receives) receiving_ = false;
+  if (!receives) return;
+  receiving_ = false;
   changed_.notify_all();
+  leave_to_thread();
 }
 
 // The one who received it has said so, and no other receives meanwhile.

@@ -174,6 +174,7 @@ class Connection {
   void kick();
   void run();
   void fail_pending();
+  void leave_to_thread();
   void has_waited();
 
   const std::unique_ptr<channel::Stream> stream_;
