@@ -28,6 +28,7 @@ GRUS = BUILD / "bin" / "grus"
 USUAL = BUILD / "bin" / "tests" / "remote_usual"
 MMUL = BUILD / "bin" / "workloads" / "mmul"
 SECONDS = 60
+SLOWER = 4 if os.environ["GRUS_SANITIZE"] else 1
 KINDS = ("unix", "tcp", "tls")
 NOTICED = 8  # seconds after which a system that says nothing counts as gone
 LOST = "OpenCL calls fail from here on"
@@ -151,7 +152,7 @@ class Faults(unittest.TestCase):
         self.assertIn("OpenCL error", said)
         return said
 
-    def expect_nothing_left(self, server, seconds=1.0, sessions=0):
+    def expect_nothing_left(self, server, seconds=1.0 * SLOWER, sessions=0):
         self.assertTrue(wait_for(lambda: len(server.workers()) <= sessions + 1, seconds), "a worker is still there")
 
     @contextlib.contextmanager
@@ -170,7 +171,7 @@ class Faults(unittest.TestCase):
                     workers = server.workers()
                     server.process.kill()
                     self.expect_lost(program, 10)
-                self.assertTrue(wait_for(lambda: not any(map(is_running, workers)), 1), "a worker is still there")
+                self.assertTrue(wait_for(lambda: not any(map(is_running, workers)), SLOWER), "a worker is still there")
 
     def run_at_once(self, count, seconds):
         server = self.start()
