@@ -240,13 +240,21 @@ void Session::free(ObjectType type, ObjectId id) {
     free_own_slot(region->second);
     bulk_regions_.erase(region);
   }
+  if (const auto queue = own_queues_.find(id.value()); type == ObjectType::context && queue != own_queues_.end()) {
+    executor_.free(ObjectType::queue, queue->second);
+    free_own_slot(queue->second);
+    own_queues_.erase(queue);
+  }
   if (type == ObjectType::queue) free_queue(id);
   if (is_there) executor_.free(type, id);
   known(type).remove(id);
   count_objects(type);
   if (type == ObjectType::memory) forget_memory(id);
   if (type == ObjectType::device) in_place_.erase(id.value());
-  if (type == ObjectType::context) contexts_in_place_.erase(id.value());
+  if (type == ObjectType::context) {
+    contexts_in_place_.erase(id.value());
+    context_devices_.erase(id.value());
+  }
   if (type == ObjectType::queue) {
     const std::lock_guard lock{errors_mutex_};
     queue_errors_.erase(id.value());

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -57,12 +58,21 @@ class Session {
   using Number = std::uint64_t;
   using Data = std::shared_ptr<std::byte[]>;
   static constexpr std::size_t kHelpers = 64;
+  // What is queued to clear an object, or was.
+  struct Clearing {
+    ObjectId queue;
+    ObjectId event;  // none once it is known to be done
+  };
   struct Memory {
     std::size_t size = 0;
     std::size_t element_size = 0;  // images
     cl_mem_object_type type = CL_MEM_OBJECT_BUFFER;
     std::byte* host = nullptr;  // where its bytes are, if its device works on them there
     std::size_t counted = 0;    // bytes of its own
+    Triple region{};            // images
+    ObjectId context{};
+    bool may_be_foreign = false;                   // it may hold what another session left in the device's memory
+    std::shared_ptr<Clearing> clearing = nullptr;  // of it, or of what it is a view of
   };
   // Commands are counted as they come; all up to `done` are known to be finished.
   struct Queue {
@@ -80,6 +90,7 @@ class Session {
   struct Kernel {
     std::vector<Argument> arguments;
     std::uint64_t checked_at = 0;  // the change of memories at which they were looked at
+    bool has_unclear = false;      // one of them has to be cleared first, or is about to be
     cl_int code = CL_SUCCESS;
   };
   // Where a command goes, as the client said it.
@@ -177,6 +188,17 @@ class Session {
   void forget_memory(ObjectId id);
   template <typename Command>
   cl_int check_memories(const Command& command);
+  // Before a command uses the object: nobody sees what others left there.
+  cl_int clear_before(ObjectId id, Place& place);
+  template <typename Command>
+  cl_int clear_before(const Command& command, Place& place);
+  cl_int clear_arguments(Kernel& kernel, Place& place);
+  cl_int clear_for_view(ObjectId id);
+  void clear_for_pages(ObjectId id, ObjectId queue);
+  cl_int clear(ObjectId id, Memory& memory, ObjectId queue);
+  bool is_clear(Memory& memory);
+  bool is_done(Clearing& clearing);
+  ObjectId own_queue_of(ObjectId context);
   template <typename Command>
   void check_ranges(const Command& command) const;
   void check_range(ObjectId memory, std::size_t offset, std::size_t size) const;
@@ -227,9 +249,12 @@ class Session {
   std::unordered_set<std::uint64_t> in_place_;  // devices
   std::unordered_set<std::string> named_devices_;
   std::unordered_map<std::uint64_t, bool> contexts_in_place_;
-  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
-  std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
-  std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
+  std::unordered_map<std::uint64_t, ObjectId> context_devices_;  // the first of each
+  std::unordered_map<std::uint64_t, ObjectId> own_queues_;       // by context
+  std::deque<std::shared_ptr<Clearing>> clearings_;              // the oldest first
+  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;     // by context
+  std::uint64_t memory_changes_ = 1;                             // buffers made or freed so far
+  std::unordered_map<std::uint64_t, cl_int> queue_errors_;       // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
 
   std::mutex builds_mutex_;                                     // guards what follows

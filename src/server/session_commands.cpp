@@ -54,6 +54,16 @@ cl_int Session::check_memories(const Command& command) {
   return failed;
 }
 
+// Once all of them are known to be there.
+template <typename Command>
+cl_int Session::clear_before(const Command& command, Place& place) {
+  cl_int failed = CL_SUCCESS;
+  command.each_memory([&](ObjectId id) {
+    if (failed == CL_SUCCESS) failed = clear_before(id, place);
+  });
+  return failed;
+}
+
 void Session::check_range(ObjectId memory, std::size_t offset, std::size_t size) const {
   const std::size_t all = memories_.at(memory.value()).size;
   if (size > all || offset > all - size) throw BadMessage{"a range beyond its object"};
@@ -92,7 +102,7 @@ void Session::handle_command_from(const Head& head, Reader& reader) {
 
 template <typename Command>
 void Session::carry_out(const Head&, Reader& reader) {
-  const Place place = read_place(reader);
+  Place place = read_place(reader);
   Command command;
   std::vector<ObjectId> memories;
   if constexpr (std::is_same_v<Command, command::Migrate>) {
@@ -107,6 +117,7 @@ void Session::carry_out(const Head&, Reader& reader) {
   cl_int code = check_memories(command);
   check_ranges(command);
   if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS) code = clear_before(command, place);
   if (code == CL_SUCCESS) code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
 }
@@ -114,18 +125,20 @@ void Session::carry_out(const Head&, Reader& reader) {
 // What the arguments name must be there: vendors take a null for a buffer that was never made.
 void Session::check_arguments(Kernel& kernel) {
   kernel.code = CL_SUCCESS;
+  kernel.has_unclear = false;
   for (const Argument& argument : kernel.arguments) {
     if (argument.holds == Argument::Holds::sampler) check(ObjectType::sampler, argument.object);
     if (argument.holds != Argument::Holds::memory || !argument.object) continue;
     const cl_int* const found = known(ObjectType::memory).find(argument.object);
     const cl_int code = found ? *found : CL_INVALID_MEM_OBJECT;
     if (code != CL_SUCCESS) kernel.code = code;
+    if (code == CL_SUCCESS && !is_clear(memories_[argument.object.value()])) kernel.has_unclear = true;
   }
   kernel.checked_at = memory_changes_;
 }
 
 void Session::launch(const Head&, Reader& reader) {
-  const Place place = read_place(reader);
+  Place place = read_place(reader);
   command::Launch launch;
   reader(launch.kernel, launch.stamp);
   cl_int code = check(ObjectType::kernel, launch.kernel);
@@ -152,6 +165,7 @@ void Session::launch(const Head&, Reader& reader) {
     *values = own.data();
   }
   if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS && kernel.has_unclear) code = clear_arguments(kernel, place);
   if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
 }
@@ -203,6 +217,7 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   transfer.code = check_memories(transfer.command);
   check_ranges(transfer.command);
   if (transfer.code == CL_SUCCESS) transfer.code = transfer.place.code;
+  if (transfer.code == CL_SUCCESS) transfer.code = clear_before(transfer.command, transfer.place);
   const Memory& memory = memories_[transfer.command.memory.value()];
   transfer.size = packed_size(transfer.command, memory);
   if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};

@@ -30,6 +30,23 @@ std::vector<T> ended(std::vector<T> list) {
   return list.empty() || list.back() == 0 ? list : closed(std::move(list));
 }
 
+// All of an image, as commands have it.
+Triple region_of(const cl_image_desc& desc) {
+  switch (desc.image_type) {
+    case CL_MEM_OBJECT_IMAGE1D:
+    case CL_MEM_OBJECT_IMAGE1D_BUFFER:
+      return {desc.image_width, 1, 1};
+    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
+      return {desc.image_width, desc.image_array_size, 1};
+    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
+      return {desc.image_width, desc.image_height, desc.image_array_size};
+    case CL_MEM_OBJECT_IMAGE3D:
+      return {desc.image_width, desc.image_height, desc.image_depth};
+    default:
+      return {desc.image_width, desc.image_height, 1};
+  }
+}
+
 }  // namespace
 
 // By the number that the client was told.
@@ -112,6 +129,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         create(ObjectType::context, id, code);
         register_bulk(id, devices);
         note_devices(devices);
+        context_devices_[id.value()] = devices[0];
         contexts_in_place_[id.value()] = std::all_of(
             devices.begin(), devices.end(), [&](ObjectId device) { return in_place_.contains(device.value()); });
       }
@@ -150,6 +168,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       create(ObjectType::memory, order.id, code);
       Memory& memory = memories_[order.id.value()];
       memory.size = order.size;
+      memory.context = order.context;
+      memory.may_be_foreign = code == CL_SUCCESS && !order.host && head.bulk == 0;
       if (contexts_in_place_[order.context.value()]) memory.host = static_cast<std::byte*>(order.host);
       if (code == CL_SUCCESS && !order.is_region) count_memory(order.id, order.size);
       ++memory_changes_;
@@ -165,10 +185,12 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const Memory whole = memories_[parent.value()];
       if (range.offset > whole.size || range.size > whole.size - range.offset)
         throw BadMessage{"a range beyond its object"};
+      if (code == CL_SUCCESS) code = clear_for_view(parent);
       if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
       create(ObjectType::memory, id, code);
       Memory& memory = memories_[id.value()];
       memory.size = range.size;
+      memory.clearing = memories_[parent.value()].clearing;
       if (whole.host) memory.host = whole.host + range.offset;
       return;
     }
@@ -177,7 +199,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       reader(order);
       check_new(ObjectType::memory, order.id);
       check(ObjectType::context, order.context);
-      const cl_int found = order.from ? check(ObjectType::memory, order.from) : CL_SUCCESS;
+      cl_int found = order.from ? check(ObjectType::memory, order.from) : CL_SUCCESS;
+      if (order.from && found == CL_SUCCESS) found = clear_for_view(order.from);
       order.properties = ended(std::move(order.properties));
       if (const auto place = reader.take<std::uint64_t>(); place != 0)
         order.host = shared_at(place, most_bytes(order.desc));
@@ -190,7 +213,12 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       }
       if (layout) {
         create(ObjectType::memory, order.id, CL_SUCCESS);
-        memories_[order.id.value()] = {layout->size, layout->element_size, order.desc.image_type};
+        Memory& memory = memories_[order.id.value()];
+        memory = {layout->size, layout->element_size, order.desc.image_type};
+        memory.region = region_of(order.desc);
+        memory.context = order.context;
+        memory.may_be_foreign = !order.from && !order.host && !order.initial;
+        if (order.from) memory.clearing = memories_[order.from.value()].clearing;
         if (!order.from) count_memory(order.id, layout->size);
       }
       return answer(head.number, layout);

@@ -119,6 +119,7 @@ void Session::take_run(channel::Input& input, ObjectId id, const Range& range, b
   check_range(id, range.offset, range.size);
   const Memory& memory = memories_[id.value()];
   if (memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
+  clear_for_pages(id, queue);
   const Placement placement{queue, {}, {}, Blocking::yes};
   if (!has_data) return memory::check(executor_.submit(memory::zeroes(id, range), placement), "clearing memory");
   if (memory.host) return input.read(memory.host + range.offset, range.size);
@@ -203,6 +204,7 @@ void Session::handle_pages(const Head& head, Reader& reader) {
       check_range(id, range.offset, range.size);
       const Memory& memory = memories_[id.value()];
       if (!is_there || memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
+      clear_for_pages(id, queue);
       {
         const std::lock_guard lock{builds_mutex_};
         in_use_.emplace(ObjectType::memory, id.value());
