@@ -16,7 +16,8 @@ std::string ask_status(const Address& address);
 struct TenantChange {
   std::array<char, 256> tenant{};
   std::uint32_t weight = 0;
-  std::uint32_t cap = 0;  // percent
+  std::uint32_t cap = 0;     // percent
+  std::uint64_t memory = 0;  // bytes
 };
 
 // What it says about itself then. Throws Lost.

@@ -110,7 +110,6 @@ std::vector<std::string> command_for(const char* what, const ServeSettings& sett
 
 std::vector<std::string> worker_command(const ServeSettings& settings) {
   std::vector<std::string> command = command_for("worker", settings);
-  if (settings.memory.bytes != 0) command.push_back(fmt::format("--memory={}", settings.memory.bytes));
   for (const auto& text : settings.devices) command.push_back("--device=" + text);
   return command;
 }
@@ -132,6 +131,10 @@ int serve(const CLI::App& app, Options& options) {
   how.direct = settings.direct;
   how.audit = settings.audit;
   how.shares = settings.shares;
+  how.memory = settings.memory.bytes;
+  how.memory_shares = settings.memory_shares;
+  how.device_memory = settings.device_memory.bytes;
+  how.swap = settings.swap.bytes;
   how.time_limit = std::chrono::seconds{settings.time_limit};
   for (const auto& text : settings.tenants) how.tenants.insert_or_assign(tenant_of(text).first, tenant_of(text).second);
   for (const auto& name : settings.users) how.users.push_back(user_of(name));
@@ -177,7 +180,6 @@ Subcommand add_worker(CLI::App& grus) {
   CLI::App* app = grus.add_subcommand("worker", "")->group("");
   app->add_option("control", *control)->required();
   app->add_flag("!--no-sandbox", options->sandbox);
-  app->add_option("--memory", options->memory);
   app->add_option("--device", options->devices);
   return {app, [control, options] { return server::run_worker(*control, *options); }};
 }

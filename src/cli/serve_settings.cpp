@@ -2,8 +2,8 @@
 
 #define TOML_ENABLE_FORMATTERS 0  // they would load the library of mathematics
 #include <toml++/toml.h>
+#include <unistd.h>
 
-#include <charconv>
 #include <filesystem>
 #include <limits>
 
@@ -40,10 +40,20 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "Who may come through a Unix socket, besides this user and root: names or numbers, again for more"},
       {"sessions", "--sessions", "COUNT", &s.sessions, "Sessions at a time, at most"},
       {"memory", "--memory", "SIZE", &s.memory,
-       "What a session may have in buffers and images, 2GiB say; else as much as there is"},
-      {"tenants", "--tenant", "NAME:weight=N,cap=PERCENT", &s.tenants,
-       "With --shares: a tenant's part of a device's time: in proportion to its weight (1), and no more than its cap; "
-       "again for more. "
+       "What a tenant's sessions may have in buffers and images together, 2GiB say, which is what they are told their "
+       "device has; else as much as there is"},
+      {"memory_shares", "--memory-shares", "", &s.memory_shares,
+       "Tell sessions that their device has the tenant's part of its memory, by weight, among those who are there when "
+       "they begin"},
+      {"device_memory", "--device-memory", "SIZE", &s.device_memory,
+       "What sessions may use of the memory of each device; else 15/16 of it"},
+      {"swap", "--swap", "SIZE", &s.swap,
+       "Host memory for buffers that are moved out of a device's memory when that is full: of tenants that have more "
+       "than their part first, and those used longest ago. Half of the host's memory; 0 for none"},
+      {"tenants", "--tenant", "NAME:weight=N,cap=PERCENT,memory=SIZE", &s.tenants,
+       "A tenant's part of a device: in proportion to its weight (1), of its time no more than its cap (with "
+       "--shares), "
+       "and of memory no more than that, which counts instead of --memory; again for more. "
        "A tenant is a client certificate's name or a user; others are one each. `grus tenants` changes it"},
       {"shares", "--shares", "", &s.shares,
        "Share out devices' time among tenants; else whoever sends more commands has more"},
@@ -64,29 +74,6 @@ std::vector<Setting> all_of(ServeSettings& s) {
       {"sandbox", "!--no-sandbox", "", &s.sandbox,
        "Don't confine workers, for a driver that needs more than the sandbox lets it do"},
   };
-}
-
-// 512, 64MiB, 2G: powers of 1024.
-bool read_size(std::string_view text, Size& size) {
-  std::uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
-  if (error != std::errc{}) return false;
-  if (unit.starts_with(' ')) unit.remove_prefix(1);
-  constexpr std::string_view kUnits = "KMGT";
-  const std::size_t power = unit.empty() ? 0 : kUnits.find(unit[0]) + 1;
-  const std::string_view rest = unit.empty() ? unit : unit.substr(1);
-  if ((!unit.empty() && power == 0) || !(rest.empty() || rest == "iB")) return false;
-  if (number > std::numeric_limits<std::uint64_t>::max() >> (10 * power)) return false;
-  size.bytes = number << (10 * power);
-  return true;
-}
-
-std::string size_text(Size size) {
-  constexpr const char* kUnits[] = {"", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; size.bytes != 0 && size.bytes % 1024 == 0 && unit < 4; ++unit) size.bytes /= 1024;
-  return fmt::format("{}{}", size.bytes, kUnits[unit]);
 }
 
 // Reads a node of the file; if it is of another kind, says what it must be.
@@ -159,7 +146,7 @@ struct ToFile {
   }
   std::string operator()(const unsigned* number) const { return std::to_string(*number); }
   std::string operator()(const bool* truth) const { return *truth ? "true" : "false"; }
-  std::string operator()(const Size* size) const { return fmt::format("\"{}\"", size_text(*size)); }
+  std::string operator()(const Size* size) const { return fmt::format("\"{}\"", cli::text_of(*size)); }
 };
 
 std::string default_file() {
@@ -190,14 +177,19 @@ toml::table parse(const std::string& file) {
 
 }  // namespace
 
+Size half_of_memory() {
+  const auto pages = static_cast<std::uint64_t>(std::max(0L, sysconf(_SC_PHYS_PAGES)));
+  return {pages / 2 * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)) >> 20U << 20U};
+}
+
 void add_options(CLI::App& app, ServeSettings& settings) {
   for (const Setting& setting : all_of(settings)) {
     CLI::Option* option = nullptr;
     if (const auto flag = std::get_if<bool*>(&setting.value)) {
       app.add_flag(setting.option, **flag, setting.help);
     } else if (const auto size = std::get_if<Size*>(&setting.value)) {
-      const auto read = [to = *size](const std::string& text) {
-        if (!read_size(text, *to)) throw CLI::ValidationError{"--memory", text + " is no size: write 512MiB or 2GiB"};
+      const auto read = [to = *size, option = std::string{setting.option}](const std::string& text) {
+        if (!read_size(text, *to)) throw CLI::ValidationError{option, text + " is no size: write 512MiB or 2GiB"};
       };
       option = app.add_option_function<std::string>(setting.option, read, setting.help);
     } else if (const auto text = std::get_if<std::string*>(&setting.value)) {

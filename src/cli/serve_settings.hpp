@@ -7,13 +7,12 @@
 #include <variant>
 #include <vector>
 
+#include "cli/size.hpp"
 #include "server/serve.hpp"
 
 namespace grus::cli {
 
-struct Size {
-  std::uint64_t bytes = 0;
-};
+Size half_of_memory();  // the host's
 
 struct ServeSettings {
   std::vector<std::string> listen;
@@ -22,6 +21,9 @@ struct ServeSettings {
   std::vector<std::string> users;
   unsigned sessions = server::kMostSessions;
   Size memory;
+  bool memory_shares = false;
+  Size device_memory;
+  Size swap = half_of_memory();
   std::vector<std::string> tenants;
   bool shares = false;
   unsigned time_limit = 60;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/log.hpp"
+#include "cli/size.hpp"
 
 namespace grus::cli {
 namespace {
@@ -23,7 +24,7 @@ unsigned read_number(std::string_view name, std::string_view text, unsigned most
 std::pair<std::string, server::TenantTerms> read_tenant(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
-    throw std::invalid_argument{"write NAME:weight=3, NAME:cap=50 or NAME:weight=3,cap=50"};
+    throw std::invalid_argument{"write NAME:weight=3, NAME:cap=50, NAME:memory=4GiB, or several with commas between"};
   server::TenantTerms terms;
   std::string_view rest = std::string_view{text}.substr(colon + 1);
   while (!rest.empty()) {
@@ -36,8 +37,13 @@ std::pair<std::string, server::TenantTerms> read_tenant(const std::string& text)
       terms.weight = read_number(name, value, server::TenantTerms::kMostWeight);
     } else if (name == "cap") {
       terms.cap = read_number(name, value, 100);
+    } else if (name == "memory") {
+      Size size;
+      if (!read_size(value, size) || size.bytes == 0)
+        throw std::invalid_argument{"memory must be a size: 512MiB or 2GiB"};
+      terms.memory = size.bytes;
     } else {
-      throw std::invalid_argument{fmt::format("there is weight and cap, but no {}", name)};
+      throw std::invalid_argument{fmt::format("there is weight, cap and memory, but no {}", name)};
     }
   }
   return {text.substr(0, colon), terms};

@@ -8,6 +8,7 @@
 #include "cli/gpu_option.hpp"
 #include "cli/problem.hpp"
 #include "cli/sessions.hpp"
+#include "cli/size.hpp"
 #include "cli/table.hpp"
 #include "server/scheduler.hpp"
 
@@ -18,9 +19,11 @@ constexpr const char* kExamples = R"(Examples:
   grus tenants                                      who shares the devices of this user's server
   grus tenants unix:/run/grus/serve.sock --set alice --weight 3
   grus tenants --set session-1f00c0de --cap 20
+  grus tenants --set bob --memory 4GiB              all of bob's sessions together
 
 A tenant is a client certificate's name (over TLS), a user (through a Unix socket), or a session by itself. What is set
-counts at once, until the server ends; `tenants` in its serve.toml stays.
+counts at once, until the server ends; `tenants` in its serve.toml stays. Programs are told how much memory there is when
+they begin. What is swapped out was moved from a device that is full to the server's host, and comes back when it is used.
 
 Exit status: 0 done, 1 the server can't be asked or refuses, 2 wrong usage.)";
 
@@ -28,8 +31,15 @@ struct Options {
   std::string server = "auto";
   channel::TenantChange change;
   std::string tenant;
+  std::string memory;
   bool json = false;
 };
+
+std::string size_of(const json& tenant, const char* name) { return size_text(tenant.value(name, std::uint64_t{0})); }
+
+std::string quota_text(const json& tenant) {
+  return tenant.value("quota_bytes", std::uint64_t{0}) != 0 ? size_of(tenant, "quota_bytes") : "all";
+}
 
 void print(const json& tenants) {
   const Style style{stdout};
@@ -39,21 +49,29 @@ void print(const json& tenants) {
                {"cap", Align::right},
                {"device time", Align::right},
                {"waited", Align::right},
-               {"longest wait", Align::right}}};
+               {"longest wait", Align::right},
+               {"memory", Align::right},
+               {"of", Align::right},
+               {"swapped out", Align::right}}};
   for (const json& tenant : tenants) {
     table.add({tenant.value("tenant", ""), std::to_string(tenant.value("sessions", 0)),
                std::to_string(tenant.value("weight", 0)), fmt::format("{} %", tenant.value("cap_percent", 0)),
                fmt::format("{:.1f} s", tenant.value("device_seconds", 0.0)),
                fmt::format("{:.1f} s", tenant.value("waited_seconds", 0.0)),
-               fmt::format("{:.3f} s", tenant.value("longest_wait_seconds", 0.0))});
+               fmt::format("{:.3f} s", tenant.value("longest_wait_seconds", 0.0)), size_of(tenant, "memory_bytes"),
+               quota_text(tenant), size_of(tenant, "swapped_out_bytes")});
   }
   fmt::print("{}", table.empty() ? "nobody has used it yet\n" : table.text(style, 0));
 }
 
 int tenants(Options& options) {
   const bool changes = !options.tenant.empty();
-  if (!changes && (options.change.weight != 0 || options.change.cap != 0))
-    throw Problem{"--weight and --cap need --set, which says whose", kUsage};
+  Size memory;
+  if (!options.memory.empty() && (!read_size(options.memory, memory) || memory.bytes == 0))
+    throw Problem{fmt::format("--memory: {} is no size: write 512MiB or 2GiB", options.memory), kUsage};
+  options.change.memory = memory.bytes;
+  if (!changes && (options.change.weight != 0 || options.change.cap != 0 || options.change.memory != 0))
+    throw Problem{"--weight, --cap and --memory need --set, which says whose", kUsage};
   if (options.tenant.size() >= options.change.tenant.size())
     throw Problem{"--set: that is too long for a name", kUsage};
   options.tenant.copy(options.change.tenant.data(), options.tenant.size());
@@ -61,7 +79,8 @@ int tenants(Options& options) {
   const std::string said = changes ? channel::ask_change(address, options.change) : channel::ask_status(address);
   const json answer = server_answer(address, said);
   if (!answer.contains("tenants"))
-    throw Problem{fmt::format("{}: it doesn't share out its devices: start it with --shares", address.text())};
+    throw Problem{
+        fmt::format("{}: it doesn't share out its devices: start it with --shares or --memory", address.text())};
   if (options.json) {
     fmt::print("{}\n", answer["tenants"].dump(2));
   } else {
@@ -86,6 +105,8 @@ Subcommand add_tenants(CLI::App& grus) {
   app->add_option("--cap", options->change.cap, "Percent of a device's time, at most")
       ->check(CLI::Range(1U, 100U))
       ->type_name("PERCENT");
+  app->add_option("--memory", options->memory, "What its sessions may have in buffers and images together, at most")
+      ->type_name("SIZE");
   app->add_flag("--json", options->json, "As JSON, for scripts");
   return {app, [options] { return tenants(*options); }};
 }

@@ -23,6 +23,11 @@ struct Counters {
   Count round_trips;  // questions that the client waits for
   Count memory;       // bytes, in buffers and images
   Count memory_peak;
+  Count used_at;      // when it last used a device's memory, by the steady clock
+  Count on_device;    // bytes in memory of devices' own
+  Count swapped_out;  // bytes that were moved out of it and are in host memory now
+  Count moved_out;    // bytes, so far
+  Count moved_in;
   Count objects[kTypes];  // by type, now
   Count bytes_shared;     // read through shared memory, and no part of what was sent
   Count pages_in;         // bytes that came straight from another server

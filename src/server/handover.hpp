@@ -6,6 +6,16 @@
 
 namespace grus::server {
 
+// What the server says about memory: to who asked, or to who is to move something out.
+struct MemoryWord {
+  enum class What : std::uint32_t { nothing, total, granted, refused, move_out } what = What::nothing;
+  std::uint32_t device = 0;
+  std::uint64_t number = 0;     // of the request
+  std::uint64_t bytes = 0;      // that the session may have, in all or on the device
+  std::uint64_t swap_left = 0;  // bytes of host memory for what is moved out
+  std::uint64_t has_quota = 0;
+};
+
 struct Handover {
   channel::Preamble preamble;
   std::uint64_t session = 0;
@@ -13,12 +23,22 @@ struct Handover {
   std::uint64_t is_connection = 0;  // the socket goes to where the worker asked; there is none if nobody is there
   channel::Secret secret{};         // with TLS
   char why_it_ends[256]{};          // the session, at once; empty: it doesn't
-  channel::Slice slice{};  // of an area whose two descriptors come behind the page; its size is 0 if there is none
+  MemoryWord memory{};
+  std::uint64_t quota = 0;      // bytes that the tenant may have; 0: as much as there is
+  double part = 1;              // of a device's memory, as the client is told
+  std::uint64_t moves_out = 0;  // whether buffers are, where a device is full
+  channel::Slice slice{};       // of an area whose two descriptors come behind the page; its size is 0 if there is none
 };
 
-// Workers may only make sockets of their own host's.
-struct Connect {
-  char address[512];
+struct Request {
+  // For a connection: workers may only make sockets of their own host's. How much memory a device has, before there is
+  // a client. Memory, in all and less of it; room on a device; and that it has given some back.
+  enum class What : std::uint32_t { connection, capacity, total, less, room, moved_out } what = What::connection;
+  std::uint32_t device = 0;
+  std::uint64_t number = 0;
+  std::uint64_t must = 0;  // it has nothing left that it could move out itself
+  std::uint64_t bytes = 0;
+  char address[512]{};
 };
 
 }  // namespace grus::server

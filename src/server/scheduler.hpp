@@ -15,7 +15,8 @@ namespace grus::server {
 struct TenantTerms {
   static constexpr unsigned kMostWeight = 1000;
   unsigned weight = 1;
-  unsigned cap = 100;  // percent of a device's time, at most
+  unsigned cap = 100;        // percent of a device's time, at most
+  std::uint64_t memory = 0;  // bytes in buffers and images, at most; 0: what the server says for all
 };
 
 class Scheduler {

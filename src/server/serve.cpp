@@ -29,6 +29,7 @@
 #include "server/door.hpp"
 #include "server/handover.hpp"
 #include "server/leases.hpp"
+#include "server/memory_shares.hpp"
 #include "server/peer.hpp"
 
 namespace grus::server {
@@ -44,6 +45,7 @@ constexpr std::chrono::milliseconds kTimeToEnd{500};  // for a worker that has t
 constexpr std::size_t kMostGreeting = 256;
 constexpr int kMostRefusals = 20;  // that are noted in a second: whoever comes again and again fills no disk
 constexpr rlim_t kManyFiles = 16384;
+constexpr std::uint64_t kSlack = std::uint64_t{1} << 30;  // bytes more than were asked for, where nobody counts
 
 // Who has connected and has not said yet what for, is at the door, or has not taken yet what was answered.
 struct Greeting {
@@ -83,8 +85,9 @@ struct Worker {
   Peer peer{};
   Clock::time_point since{};
   std::string tenant{};
-  pid_t connecting = 0;  // the process that does so for it; 0: none
-  std::string why{};     // the server ended it
+  std::uint64_t asked = 0;  // the number of its request for room
+  pid_t connecting = 0;     // the process that does so for it; 0: none
+  std::string why{};        // the server ended it
   std::optional<Clock::time_point> ends{};
 
   json facts() const {
@@ -119,7 +122,9 @@ void allow_many_files() {
 
 class Server {
  public:
-  explicit Server(const ServeOptions& options) : options_{options}, audit_{options.audit} {
+  explicit Server(const ServeOptions& options)
+      : options_{options}, audit_{options.audit}, memory_{{options.memory, options.memory_shares}} {
+    for (const auto& [tenant, terms] : options.tenants) memory_.set_terms(tenant, terms);
     allow_many_files();
     for (const auto& [address, security] : options.listen) {
       listening_.push_back(channel::listen_at(address));
@@ -161,7 +166,7 @@ class Server {
       for (const auto& worker : workers_) ready.push_back({worker.child.control.get(), POLLIN, 0});
       if (poll(ready.data(), ready.size(), patience()) < 0) continue;
       for (std::size_t index = 0; index < workers_.size(); ++index) {
-        if (ready[ready.size() - workers_.size() + index].revents & POLLIN) connect_for(workers_[index]);
+        if (ready[ready.size() - workers_.size() + index].revents & POLLIN) hear_worker(workers_[index]);
       }
       if (ready[listening_.size() + 1].revents) hear_door();
       if (ready[listening_.size() + 2].revents) end_greedy();
@@ -172,6 +177,7 @@ class Server {
         if (ready[index + 1].revents) accept(listening_[index], options_.listen[index].security);
       }
       greet();
+      share_out_memory();
     }
     end();
     return 0;
@@ -193,6 +199,7 @@ class Server {
   int patience() const {
     if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) { return one.ends.has_value(); }))
       return 50;
+    if (memory_.next()) return 100;
     if (!ending_) return greetings_.empty() ? -1 : 1000;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(drained_ - Clock::now()).count();
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
@@ -424,7 +431,7 @@ class Server {
   }
 
   // Users see their own sessions; this user and root see all.
-  std::string status_for(const Peer& peer) const {
+  std::string status_for(const Peer& peer) {
     json answer = {{"version", GRUS_VERSION}, {"pid", getpid()}, {"sessions", json::array()}};
     if (!peer.user) {
       answer = {{"error", "over a network it tells nobody what runs; ask on its own host, through a Unix socket"}};
@@ -434,7 +441,7 @@ class Server {
         if (worker.session != 0 && (sees_all || worker.peer.user == peer.user))
           answer["sessions"].push_back(facts_of(worker));
       }
-      if (leases_) answer["tenants"] = tenants_for(peer, sees_all);
+      if (leases_ || memory_.has_limits()) answer["tenants"] = tenants_for(peer, sees_all);
     }
     return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
   }
@@ -445,16 +452,21 @@ class Server {
     const std::optional<uid_t> user = greeting.peer.user;
     if (!user || (*user != 0 && *user != geteuid()))
       return json{{"error", "only the user of the server and root change something, on its own host"}}.dump();
-    if (!leases_) return json{{"error", "it doesn't share out its devices: start it with --shares"}}.dump();
+    if (!leases_ && (change.weight != 0 || change.cap != 0))
+      return json{{"error", "it doesn't share out its devices: start it with --shares"}}.dump();
     if (tenant.empty() || change.weight > TenantTerms::kMostWeight || change.cap > 100)
       return json{{"error", "that makes no sense"}}.dump();
-    TenantTerms terms = leases_->terms(tenant);
+    TenantTerms terms = memory_.terms(tenant);
     if (change.weight != 0) terms.weight = change.weight;
     if (change.cap != 0) terms.cap = change.cap;
-    leases_->set_terms(tenant, terms);
-    audit_.note(
-        "change",
-        {{"peer", greeting.peer.json()}, {"tenant", tenant}, {"weight", terms.weight}, {"cap_percent", terms.cap}});
+    if (change.memory != 0) terms.memory = change.memory;
+    memory_.set_terms(tenant, terms);
+    if (leases_) leases_->set_terms(tenant, terms);
+    audit_.note("change", {{"peer", greeting.peer.json()},
+                           {"tenant", tenant},
+                           {"weight", terms.weight},
+                           {"cap_percent", terms.cap},
+                           {"memory_bytes", terms.memory}});
     return status_for(greeting.peer);
   }
 
@@ -464,21 +476,105 @@ class Server {
     return facts;
   }
 
-  json tenants_for(const Peer& peer, bool sees_all) const {
-    json all = leases_->tenants_json();
+  json tenants_for(const Peer& peer, bool sees_all) {
+    const json times = leases_ ? leases_->tenants_json() : json::array();
     const std::string own = tenant_of(peer, 0);
     json seen = json::array();
-    for (json& tenant : all) {
-      if (sees_all || tenant["tenant"] == own) seen.push_back(std::move(tenant));
+    for (const std::string& name : memory_.tenants()) {
+      if (!sees_all && name != own) continue;
+      const TenantTerms terms = memory_.terms(name);
+      json tenant = {{"tenant", name},
+                     {"sessions", memory_.sessions_of(name)},
+                     {"weight", terms.weight},
+                     {"cap_percent", terms.cap}};
+      for (const json& one : times) {
+        if (one["tenant"] == name) tenant.update(one);
+      }
+      std::uint64_t memory = 0;
+      std::uint64_t on_device = 0;
+      std::uint64_t swapped_out = 0;
+      for (const Worker& worker : workers_) {
+        if (worker.session == 0 || worker.tenant != name) continue;
+        memory += worker.counters->memory.load();
+        on_device += worker.counters->on_device.load();
+        swapped_out += worker.counters->swapped_out.load();
+      }
+      tenant.update({{"quota_bytes", memory_.quota_of(name)},
+                     {"memory_part", memory_.part_of(name)},
+                     {"memory_bytes", memory},
+                     {"on_device_bytes", on_device},
+                     {"swapped_out_bytes", swapped_out}});
+      seen.push_back(std::move(tenant));
     }
     return seen;
   }
 
+  // It could say anything.
+  void hear_worker(Worker& worker) {
+    Request request{};
+    while (recv(worker.child.control.get(), &request, sizeof request, MSG_DONTWAIT) ==
+           static_cast<ssize_t>(sizeof request)) {
+      using What = Request::What;
+      switch (request.what) {
+        case What::connection:
+          connect_for(worker, request);
+          break;
+        case What::capacity:
+          if (request.device < LeasePage::kDevices && !memory_.has_capacity(request.device))
+            memory_.set_capacity(request.device, options_.device_memory != 0
+                                                     ? std::min(options_.device_memory, request.bytes)
+                                                     : request.bytes);
+          break;
+        case What::total: {
+          const std::uint64_t quota = memory_.quota_of(worker.tenant);
+          const std::uint64_t slack = quota == 0 ? kSlack : 0;
+          const std::uint64_t total = memory_.ask_total(worker.session, request.bytes + slack);
+          say(worker, {MemoryWord::What::total, 0, request.number, total, 0, quota});
+          break;
+        }
+        case What::less:
+          memory_.return_total(worker.session, request.bytes);
+          break;
+        case What::room:
+          worker.asked = request.number;
+          if (!memory_.ask_room(worker.session, request.device, request.bytes, request.must != 0))
+            say(worker, {MemoryWord::What::refused, request.device, request.number, 0, 0, 0});
+          break;
+        case What::moved_out:
+          memory_.moved_out(worker.session, request.device, request.bytes);
+          break;
+      }
+    }
+  }
+
+  static void say(const Worker& worker, const MemoryWord& word) {
+    (void)channel::pass(worker.child.control.get(), Handover{.preamble = {}, .memory = word}, {});
+  }
+
+  std::uint64_t swap_left() const {
+    std::uint64_t left = options_.swap;
+    for (const Worker& worker : workers_) left -= std::min(left, worker.counters->swapped_out.load());
+    return left;
+  }
+
+  void share_out_memory() {
+    using What = MemoryShares::Action::What;
+    const auto used_at = [this](std::uint64_t session) {
+      const Worker* const worker = worker_of(session);
+      return Clock::time_point{std::chrono::nanoseconds{worker ? worker->counters->used_at.load() : 0}};
+    };
+    for (const auto& [what, session, device, bytes] : memory_.decide(Clock::now(), used_at)) {
+      const Worker* const worker = worker_of(session);
+      if (!worker) continue;
+      const auto word = what == What::grant    ? MemoryWord::What::granted
+                        : what == What::refuse ? MemoryWord::What::refused
+                                               : MemoryWord::What::move_out;
+      say(*worker, {word, device, what == What::move_out ? 0 : worker->asked, bytes, swap_left(), 0});
+    }
+  }
+
   // In a process of its own, one at a time: whoever is to answer may take long.
-  void connect_for(Worker& worker) {
-    Connect wanted{};
-    if (recv(worker.child.control.get(), &wanted, sizeof wanted, MSG_DONTWAIT) != static_cast<ssize_t>(sizeof wanted))
-      return;
+  void connect_for(Worker& worker, const Request& wanted) {
     const std::string address{wanted.address, strnlen(wanted.address, sizeof wanted.address)};
     audit_.note("connect to", {{"session", fmt::format("{:016x}", worker.session)}, {"address", address}});
     const bool may = options_.direct && worker.connecting == 0;
@@ -512,6 +608,10 @@ class Server {
                         0,
                         greeting.secret.value_or(channel::Secret{}),
                         {},
+                        {},
+                        memory_.quota_of(worker.tenant),
+                        memory_.part_of(worker.tenant),
+                        options_.swap != 0 ? 1U : 0U,
                         greeting.slice};
     return channel::pass(worker.child.control.get(), what, descriptors);
   }
@@ -529,9 +629,11 @@ class Server {
         if (greeting.slice.size != 0)
           descriptors.insert(descriptors.end(), {greeting.area[0].get(), greeting.area[1].get()});
         if (leases_) descriptors.push_back(bell.get());
+        ready->tenant = tenant_of(greeting.peer, ready->session);
         started = hand_over(greeting, *ready, descriptors);
         if (started) {
           note_start(*ready, greeting.peer);
+          memory_.add(ready->session, ready->tenant);
           if (leases_) leases_->add(ready->session, ready->tenant, ready->counters, std::move(bell));
         } else {
           workers_.erase(ready);
@@ -544,7 +646,6 @@ class Server {
 
   void note_start(Worker& worker, const Peer& peer) const {
     worker.peer = peer;
-    worker.tenant = tenant_of(peer, worker.session);
     worker.since = Clock::now();
     audit_.note(
         "connect",
@@ -563,6 +664,8 @@ class Server {
                    : WIFSIGNALED(status) ? fmt::format("the worker was ended by signal {}", WTERMSIG(status))
                                          : "the driver ended the worker";
     audit_.note("end", facts);
+    memory_.remove(worker.session);
+    if (is_tenant_by_itself(worker.peer)) memory_.forget(worker.tenant);
     if (!leases_) return;
     leases_->remove(worker.session);
     if (is_tenant_by_itself(worker.peer)) leases_->forget_tenant(worker.tenant);
@@ -680,8 +783,9 @@ class Server {
   std::vector<Greeting> greetings_;  // who came first is first
   std::optional<Child> door_;
   mutable std::optional<Leases> leases_;  // nothing if devices are not shared in turns
-  std::uint64_t asked_ = 0;               // at the door, so often
-  int refusals_ = 0;                      // within a second
+  MemoryShares memory_;
+  std::uint64_t asked_ = 0;  // at the door, so often
+  int refusals_ = 0;         // within a second
   Clock::time_point refusals_since_{};
   channel::Descriptor signals_;
   std::vector<Worker> workers_;

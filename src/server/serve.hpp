@@ -31,6 +31,10 @@ struct ServeOptions {
   bool shares = false;                   // sessions get a device's time in turns
   std::chrono::seconds time_limit{60};   // for a command, while others wait; 0: none
   std::map<std::string, TenantTerms> tenants;
+  std::uint64_t memory = 0;         // bytes in buffers and images of a tenant, at most; 0: as much as there is
+  bool memory_shares = false;       // tenants are shown their part of a device's memory
+  std::uint64_t device_memory = 0;  // bytes of each device's that sessions may use; 0: what its driver says
+  std::uint64_t swap = 0;           // bytes of host memory for what is moved out of devices; 0: nothing is
   std::vector<std::string> worker;  // the command that becomes one; the number of its control socket is added
   std::vector<std::string> door;    // the same, for what lets clients in over TLS
 };

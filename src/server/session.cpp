@@ -35,7 +35,8 @@ Session::Session(channel::Opened channel, Executor& executor, Terms terms, Count
       input_{*stream_},
       executor_{executor},
       terms_{std::move(terms)},
-      counters_{counters} {}
+      counters_{counters},
+      residency_{executor, counters, terms_.ask, [this](ObjectId buffer) { note_return(buffer); }} {}
 
 // From a thread of its own, so that no kernel waits for room, and before every answer that says that commands are done.
 void Session::send_output() {
@@ -241,19 +242,23 @@ void Session::free(ObjectType type, ObjectId id) {
     bulk_regions_.erase(region);
   }
   if (const auto queue = own_queues_.find(id.value()); type == ObjectType::context && queue != own_queues_.end()) {
+    residency_.fix_all_of(id);
     executor_.free(ObjectType::queue, queue->second);
     free_own_slot(queue->second);
     own_queues_.erase(queue);
   }
   if (type == ObjectType::queue) free_queue(id);
-  if (is_there) executor_.free(type, id);
+  if (is_there && (type != ObjectType::memory || residency_.forget(id))) executor_.free(type, id);
   known(type).remove(id);
   count_objects(type);
   if (type == ObjectType::memory) forget_memory(id);
-  if (type == ObjectType::device) in_place_.erase(id.value());
+  if (type == ObjectType::device) {
+    in_place_.erase(id.value());
+    device_numbers_.erase(id.value());
+  }
   if (type == ObjectType::context) {
     contexts_in_place_.erase(id.value());
-    context_devices_.erase(id.value());
+    context_places_.erase(id.value());
   }
   if (type == ObjectType::queue) {
     const std::lock_guard lock{errors_mutex_};
@@ -262,9 +267,11 @@ void Session::free(ObjectType type, ObjectId id) {
   if (type == ObjectType::kernel) kernels_.erase(id.value());
 }
 
-bool Session::may_have(std::size_t size) const {
-  const std::uint64_t has = counters_.memory.load(std::memory_order_relaxed);
-  return terms_.memory == 0 || (has <= terms_.memory && size <= terms_.memory - has);
+bool Session::may_have(std::size_t size) {
+  std::uint64_t total = counters_.memory.load(std::memory_order_relaxed);
+  if (__builtin_add_overflow(total, size, &total)) return false;
+  if (!residency_.is_on()) return terms_.memory == 0 || total <= terms_.memory;
+  return residency_.may_have(total);
 }
 
 void Session::count_memory(ObjectId id, std::size_t size) {
@@ -280,6 +287,7 @@ void Session::forget_memory(ObjectId id) {
   const auto found = memories_.find(id.value());
   if (found == memories_.end()) return;
   Counters::add(counters_.memory, -found->second.counted);
+  if (found->second.counted != 0) residency_.has_less(counters_.memory.load(std::memory_order_relaxed));
   memories_.erase(found);
 }
 
@@ -372,7 +380,7 @@ void Session::hello(Number number, Reader& reader) {
       executor_.name_device(index, device, id);
       writer(executor_.works_in_place(id), std::size_t{kLastDeviceQuery - kFirstDeviceQuery});
       for (cl_device_info query = kFirstDeviceQuery; query < kLastDeviceQuery; ++query) {
-        auto fact = executor_.device_info(id, query);
+        auto fact = device_fact(id, query);
         if (query == CL_DEVICE_EXECUTION_CAPABILITIES && fact)
           fact = to_bytes(cl_device_exec_capabilities{CL_EXEC_KERNEL});  // native kernels never leave their process
         writer(query, fact);
@@ -380,6 +388,21 @@ void Session::hello(Number number, Reader& reader) {
     }
   }
   send_message(Kind::answer, number, body, {});
+}
+
+// A device has as much memory as its tenant may have of it.
+Result<Bytes> Session::device_fact(ObjectId device, cl_device_info query) {
+  auto fact = executor_.device_info(device, query);
+  const bool is_size = query == CL_DEVICE_GLOBAL_MEM_SIZE || query == CL_DEVICE_MAX_MEM_ALLOC_SIZE;
+  if (!is_size || !fact || fact->size() != sizeof(cl_ulong)) return fact;
+  auto size = from_bytes<cl_ulong>(*fact);
+  if (terms_.part < 1) {
+    const auto all = executor_.device_info(device, CL_DEVICE_GLOBAL_MEM_SIZE);
+    if (all)
+      size = std::min(size, static_cast<cl_ulong>(static_cast<double>(from_bytes<cl_ulong>(*all)) * terms_.part));
+  }
+  if (terms_.memory != 0) size = std::min<cl_ulong>(size, terms_.memory);
+  return to_bytes(size);
 }
 
 void Session::handle_waits(const Head& head, Reader& reader) {

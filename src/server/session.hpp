@@ -27,6 +27,7 @@
 #include "server/helpers.hpp"
 #include "server/known_objects.hpp"
 #include "server/offer.hpp"
+#include "server/residency.hpp"
 
 namespace grus::server {
 
@@ -35,12 +36,16 @@ class Session {
   struct Terms {
     Offer offer;
     std::uint64_t memory = 0;  // bytes in buffers and images, at most; 0: as much as there is
+    double part = 1;           // of a device's memory, as the client is told
+    bool moves_out = false;    // what isn't used, where a device is full
     int output = -1;           // a descriptor that gives what kernels print
     std::uint64_t number = 0;  // of the session, at the server
     // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
     std::function<bool(const std::string& address)> connect = nullptr;
     // What commands of a queue wait for, where the device is shared.
     std::function<Turn*(ObjectId queue)> turn_at = nullptr;
+    // Asks the server for memory, which hear() is told of. Null: none has to be asked for.
+    Residency::Ask ask = nullptr;
   };
   Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters);
 
@@ -53,6 +58,10 @@ class Session {
   // Of another server's worker, who says that it has a ticket. On a thread of its own.
   void offer_pages(channel::Descriptor socket, channel::Security security);
   void is_connected(channel::Descriptor socket);
+
+  // What the server says about memory. To move some out waits for the device, on a thread of its own.
+  void hear(const MemoryWord& word) { residency_.hear(word); }
+  void move_out(const MemoryWord& word) { residency_.move_out(word); }
 
  private:
   using Number = std::uint64_t;
@@ -89,6 +98,7 @@ class Session {
   };
   struct Kernel {
     std::vector<Argument> arguments;
+    std::uint64_t returns = 0;     // of buffers among them, that were moved out
     std::uint64_t checked_at = 0;  // the change of memories at which they were looked at
     bool has_unclear = false;      // one of them has to be cleared first, or is about to be
     cl_int code = CL_SUCCESS;
@@ -110,6 +120,7 @@ class Session {
     std::size_t size = 0;         // packed
     std::byte* shared = nullptr;  // the client's side of it, if both can see that
     cl_int code = CL_SUCCESS;
+    Residency::Lock use{};  // of the object
   };
 
   void take(const channel::Head& head, Bytes& body);
@@ -183,15 +194,22 @@ class Session {
   void free(ObjectType type, ObjectId id);
   void check_arguments(Kernel& kernel);
   // Whether the session may have so much more.
-  bool may_have(std::size_t size) const;
+  bool may_have(std::size_t size);
   void count_memory(ObjectId id, std::size_t size);
   void forget_memory(ObjectId id);
   template <typename Command>
   cl_int check_memories(const Command& command);
-  // Before a command uses the object: nobody sees what others left there.
-  cl_int clear_before(ObjectId id, Place& place);
+  // Before a command uses its objects: they are there, until the lock is let go, and nobody sees what others left
+  // there.
   template <typename Command>
-  cl_int clear_before(const Command& command, Place& place);
+  cl_int prepare(const Command& command, Place& place, Residency::Lock& use);
+  cl_int prepare_arguments(Kernel& kernel, Place& place, Residency::Lock& use);
+  void note_return(ObjectId buffer);
+  cl_int hold_for_view(ObjectId id, Residency::Lock& use);
+  std::uint32_t number_of(std::uint32_t platform, cl_uint index) const;
+  void note_room(const NewBuffer& order, Residency::Kind kind);
+  Result<Bytes> device_fact(ObjectId device, cl_device_info query);
+  cl_int clear_before(ObjectId id, Place& place);
   cl_int clear_arguments(Kernel& kernel, Place& place);
   cl_int clear_for_view(ObjectId id);
   void clear_for_pages(ObjectId id, ObjectId queue);
@@ -249,13 +267,22 @@ class Session {
   std::unordered_set<std::uint64_t> in_place_;  // devices
   std::unordered_set<std::string> named_devices_;
   std::unordered_map<std::uint64_t, bool> contexts_in_place_;
-  std::unordered_map<std::uint64_t, ObjectId> context_devices_;  // the first of each
-  std::unordered_map<std::uint64_t, ObjectId> own_queues_;       // by context
-  std::deque<std::shared_ptr<Clearing>> clearings_;              // the oldest first
-  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;     // by context
-  std::uint64_t memory_changes_ = 1;                             // buffers made or freed so far
-  std::unordered_map<std::uint64_t, cl_int> queue_errors_;       // not told yet; guarded by errors_mutex_
+  struct ContextPlace {
+    ObjectId device;           // its first
+    std::uint32_t number = 0;  // by which the server knows that
+    bool is_one_device = false;
+  };
+  std::unordered_map<std::uint64_t, ContextPlace> context_places_;
+  std::unordered_map<std::uint64_t, std::uint32_t> device_numbers_;
+  std::vector<ObjectId> used_;                                // by the command that is handled
+  std::unordered_map<std::uint64_t, ObjectId> own_queues_;    // by context
+  std::deque<std::shared_ptr<Clearing>> clearings_;           // the oldest first
+  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
+  std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
+  std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
+
+  Residency residency_;
 
   std::mutex builds_mutex_;                                     // guards what follows
   std::multiset<std::pair<ObjectType, std::uint64_t>> in_use_;  // by builds

@@ -90,7 +90,7 @@ ObjectId Session::own_queue_of(ObjectId context) {
   constexpr std::array<cl_queue_properties, 2> kOwn{kOwnQueue, 1};
   ObjectId& queue = own_queues_[context.value()];
   if (queue) return queue;
-  const ObjectId device = context_devices_[context.value()];
+  const ObjectId device = context_places_[context.value()].device;
   const ObjectId id = known(ObjectType::device).find(device) ? new_own_id() : ObjectId{};
   if (!id) return {};
   if (executor_.create_queue(id, context, device, kOwn) != CL_SUCCESS) {

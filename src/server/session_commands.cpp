@@ -56,12 +56,41 @@ cl_int Session::check_memories(const Command& command) {
 
 // Once all of them are known to be there.
 template <typename Command>
-cl_int Session::clear_before(const Command& command, Place& place) {
+cl_int Session::prepare(const Command& command, Place& place, Residency::Lock& use) {
   cl_int failed = CL_SUCCESS;
+  if (residency_.is_on()) {
+    used_.clear();
+    command.each_memory([this](ObjectId id) { used_.push_back(id); });
+    failed = residency_.use(used_, use);
+  }
   command.each_memory([&](ObjectId id) {
     if (failed == CL_SUCCESS) failed = clear_before(id, place);
   });
   return failed;
+}
+
+cl_int Session::prepare_arguments(Kernel& kernel, Place& place, Residency::Lock& use) {
+  cl_int failed = CL_SUCCESS;
+  if (residency_.is_on()) {
+    used_.clear();
+    for (const Argument& argument : kernel.arguments) {
+      if (argument.holds == Argument::Holds::memory && argument.object) used_.push_back(argument.object);
+    }
+    failed = residency_.use(used_, use);
+  }
+  return failed == CL_SUCCESS && kernel.has_unclear ? clear_arguments(kernel, place) : failed;
+}
+
+// The driver knows it by another handle: arguments are set anew for that.
+void Session::note_return(ObjectId buffer) {
+  constexpr std::uint64_t kOtherStamp = std::uint64_t{1} << 48U;  // clients count from 1
+  for (auto& [id, kernel] : kernels_) {
+    for (Argument& argument : kernel.arguments) {
+      if (argument.holds != Argument::Holds::memory || argument.object != buffer) continue;
+      argument.stamp += kOtherStamp;
+      kernel.returns += kOtherStamp;
+    }
+  }
 }
 
 void Session::check_range(ObjectId memory, std::size_t offset, std::size_t size) const {
@@ -117,7 +146,8 @@ void Session::carry_out(const Head&, Reader& reader) {
   cl_int code = check_memories(command);
   check_ranges(command);
   if (code == CL_SUCCESS) code = place.code;
-  if (code == CL_SUCCESS) code = clear_before(command, place);
+  Residency::Lock use;
+  if (code == CL_SUCCESS) code = prepare(command, place, use);
   if (code == CL_SUCCESS) code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
 }
@@ -165,7 +195,9 @@ void Session::launch(const Head&, Reader& reader) {
     *values = own.data();
   }
   if (code == CL_SUCCESS) code = place.code;
-  if (code == CL_SUCCESS && kernel.has_unclear) code = clear_arguments(kernel, place);
+  Residency::Lock use;
+  if (code == CL_SUCCESS) code = prepare_arguments(kernel, place, use);
+  launch.stamp += kernel.returns;
   if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
 }
@@ -217,7 +249,7 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   transfer.code = check_memories(transfer.command);
   check_ranges(transfer.command);
   if (transfer.code == CL_SUCCESS) transfer.code = transfer.place.code;
-  if (transfer.code == CL_SUCCESS) transfer.code = clear_before(transfer.command, transfer.place);
+  if (transfer.code == CL_SUCCESS) transfer.code = prepare(transfer.command, transfer.place, transfer.use);
   const Memory& memory = memories_[transfer.command.memory.value()];
   transfer.size = packed_size(transfer.command, memory);
   if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};
@@ -232,13 +264,15 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
 // Of an object that lives in shared memory. The client waits for it, if it does, with a message of its own.
 template <typename Map>
 void Session::map(Reader& reader) {
-  const Place place = read_place(reader);
+  Place place = read_place(reader);
   Map map;
   reader(map);
   map.pointer = shared_at(reader.take<std::uint64_t>(), 1);
   cl_int code = check_memories(map);
   check_ranges(map);
   if (code == CL_SUCCESS) code = place.code;
+  Residency::Lock use;
+  if (code == CL_SUCCESS) code = prepare(map, place, use);
   if (code == CL_SUCCESS) code = executor_.submit(map, {place.queue, place.waits, place.event, Blocking::no});
   note_result(place, code);
 }

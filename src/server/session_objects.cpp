@@ -30,23 +30,6 @@ std::vector<T> ended(std::vector<T> list) {
   return list.empty() || list.back() == 0 ? list : closed(std::move(list));
 }
 
-// All of an image, as commands have it.
-Triple region_of(const cl_image_desc& desc) {
-  switch (desc.image_type) {
-    case CL_MEM_OBJECT_IMAGE1D:
-    case CL_MEM_OBJECT_IMAGE1D_BUFFER:
-      return {desc.image_width, 1, 1};
-    case CL_MEM_OBJECT_IMAGE1D_ARRAY:
-      return {desc.image_width, desc.image_array_size, 1};
-    case CL_MEM_OBJECT_IMAGE2D_ARRAY:
-      return {desc.image_width, desc.image_height, desc.image_array_size};
-    case CL_MEM_OBJECT_IMAGE3D:
-      return {desc.image_width, desc.image_height, desc.image_depth};
-    default:
-      return {desc.image_width, desc.image_height, 1};
-  }
-}
-
 }  // namespace
 
 // By the number that the client was told.
@@ -55,13 +38,20 @@ const OfferedPlatform& Session::offered_platform(std::uint32_t number) const {
   return terms_.offer[number];
 }
 
+// By which the server knows the device, as all of its workers do.
+std::uint32_t Session::number_of(std::uint32_t platform, cl_uint index) const {
+  std::size_t number = index;
+  for (std::uint32_t before = 0; before < platform; ++before) number += terms_.offer[before].devices.size();
+  return static_cast<std::uint32_t>(number);
+}
+
 void Session::handle_devices(const Head& head, Reader& reader) {
   switch (head.kind) {
     case Kind::device_info: {
       const auto device = reader.take<ObjectId>();
       const auto query = reader.take<cl_device_info>();
       check(ObjectType::device, device);
-      return answer(head.number, executor_.device_info(device, query));
+      return answer(head.number, device_fact(device, query));
     }
     case Kind::name_device: {
       const auto platform = reader.take<std::uint32_t>();
@@ -73,6 +63,7 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       executor_.name_device(offered.index, offered.devices[index], id);
       create(ObjectType::device, id, CL_SUCCESS);
       if (executor_.works_in_place(id)) in_place_.insert(id.value());
+      device_numbers_[id.value()] = number_of(platform, index);
       return;
     }
     case Kind::count_sub_devices: {
@@ -93,7 +84,10 @@ void Session::handle_devices(const Head& head, Reader& reader) {
       check(ObjectType::device, parent);
       const cl_int code = executor_.create_sub_devices(parent, how.data(), ids);
       if (code == CL_SUCCESS) {
-        for (const ObjectId id : ids) create(ObjectType::device, id, CL_SUCCESS);
+        for (const ObjectId id : ids) {
+          create(ObjectType::device, id, CL_SUCCESS);
+          device_numbers_[id.value()] = device_numbers_[parent.value()];
+        }
       }
       return answer(head.number, code);
     }
@@ -129,7 +123,10 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         create(ObjectType::context, id, code);
         register_bulk(id, devices);
         note_devices(devices);
-        context_devices_[id.value()] = devices[0];
+        const std::uint32_t number = device_numbers_[devices[0].value()];
+        const bool is_one = std::all_of(devices.begin(), devices.end(),
+                                        [&](ObjectId device) { return device_numbers_[device.value()] == number; });
+        context_places_[id.value()] = {devices[0], number, is_one};
         contexts_in_place_[id.value()] = std::all_of(
             devices.begin(), devices.end(), [&](ObjectId device) { return in_place_.contains(device.value()); });
       }
@@ -185,6 +182,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const Memory whole = memories_[parent.value()];
       if (range.offset > whole.size || range.size > whole.size - range.offset)
         throw BadMessage{"a range beyond its object"};
+      Residency::Lock use;
+      if (code == CL_SUCCESS) code = hold_for_view(parent, use);
       if (code == CL_SUCCESS) code = clear_for_view(parent);
       if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
       create(ObjectType::memory, id, code);
@@ -200,6 +199,8 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       check_new(ObjectType::memory, order.id);
       check(ObjectType::context, order.context);
       cl_int found = order.from ? check(ObjectType::memory, order.from) : CL_SUCCESS;
+      Residency::Lock use;
+      if (order.from && found == CL_SUCCESS) found = hold_for_view(order.from, use);
       if (order.from && found == CL_SUCCESS) found = clear_for_view(order.from);
       order.properties = ended(std::move(order.properties));
       if (const auto place = reader.take<std::uint64_t>(); place != 0)
@@ -215,11 +216,18 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         create(ObjectType::memory, order.id, CL_SUCCESS);
         Memory& memory = memories_[order.id.value()];
         memory = {layout->size, layout->element_size, order.desc.image_type};
-        memory.region = region_of(order.desc);
+        memory.region = ImageFacts{.desc = order.desc}.extent();
         memory.context = order.context;
         memory.may_be_foreign = !order.from && !order.host && !order.initial;
         if (order.from) memory.clearing = memories_[order.from.value()].clearing;
         if (!order.from) count_memory(order.id, layout->size);
+        if (!order.from && !order.host) {
+          NewBuffer size;
+          size.id = order.id;
+          size.context = order.context;
+          size.size = layout->size;
+          note_room(size, Residency::Kind::fixed);
+        }
       }
       return answer(head.number, layout);
     }
@@ -242,7 +250,9 @@ void Session::handle_objects(const Head& head, Reader& reader) {
     }
     case Kind::watch_memory: {
       const auto memory = reader.take<ObjectId>();
-      if (check(ObjectType::memory, memory) != CL_SUCCESS) return answer(head.number);
+      Residency::Lock use;
+      if (check(ObjectType::memory, memory) != CL_SUCCESS || hold_for_view(memory, use) != CL_SUCCESS)
+        return answer(head.number);
       return executor_.when_memory_is_gone(memory,
                                            [this, number = head.number] { post([this, number] { answer(number); }); });
     }
@@ -255,6 +265,21 @@ void Session::handle_objects(const Head& head, Reader& reader) {
     default:
       throw BadMessage{"a message of no known kind"};
   }
+}
+
+// It has its place on the device until it is gone: the driver has more of it than commands that use it.
+cl_int Session::hold_for_view(ObjectId id, Residency::Lock& use) {
+  if (!residency_.is_on()) return CL_SUCCESS;
+  residency_.fix(id);
+  return residency_.use({&id, 1}, use);
+}
+
+// Of what devices have in memory of their own.
+void Session::note_room(const NewBuffer& order, Residency::Kind kind) {
+  const ContextPlace& place = context_places_[order.context.value()];
+  if (!terms_.moves_out || contexts_in_place_[order.context.value()] || place.number >= LeasePage::kDevices) return;
+  const ObjectId queue = own_queue_of(order.context);
+  residency_.add(order, place.number, queue, place.is_one_device && queue ? kind : Residency::Kind::fixed);
 }
 
 // Where there is no memory for it, its contents come all the same.
@@ -280,7 +305,15 @@ cl_int Session::create_buffer(const Head& head, NewBuffer& order) {
     return CL_MEM_OBJECT_ALLOCATION_FAILURE;
   }
   if (head.bulk != 0) input_.read(has_home ? order.host : initial.get(), head.bulk);
-  return executor_.create_buffer(order);
+  if (order.host) return executor_.create_buffer(order);
+  // With contents it has its place there at once, else when it is used.
+  note_room(order, Residency::Kind::buffer);
+  Residency::Lock use;
+  cl_int code = head.bulk != 0 ? residency_.use({&order.id, 1}, use) : CL_SUCCESS;
+  if (code == CL_SUCCESS) code = executor_.create_buffer(order);
+  if (use) use.unlock();
+  if (code != CL_SUCCESS) residency_.forget(order.id);
+  return code;
 }
 
 template <typename Visit>

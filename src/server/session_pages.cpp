@@ -105,6 +105,7 @@ void Session::send_pages(Number number, const memory::Part& part, memory::Compar
     pages_out_.reset();
     code = CL_OUT_OF_RESOURCES;
   }
+  residency_.unpin(part.buffer);
   {
     const std::lock_guard lock{builds_mutex_};
     in_use_.erase(in_use_.find({ObjectType::memory, part.buffer.value()}));
@@ -119,6 +120,8 @@ void Session::take_run(channel::Input& input, ObjectId id, const Range& range, b
   check_range(id, range.offset, range.size);
   const Memory& memory = memories_[id.value()];
   if (memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
+  Residency::Lock use;
+  memory::check(residency_.use({&id, 1}, use), "finding room");
   clear_for_pages(id, queue);
   const Placement placement{queue, {}, {}, Blocking::yes};
   if (!has_data) return memory::check(executor_.submit(memory::zeroes(id, range), placement), "clearing memory");
@@ -204,7 +207,15 @@ void Session::handle_pages(const Head& head, Reader& reader) {
       check_range(id, range.offset, range.size);
       const Memory& memory = memories_[id.value()];
       if (!is_there || memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
-      clear_for_pages(id, queue);
+      {
+        Residency::Lock use;
+        const cl_int code = residency_.use({&id, 1}, use);
+        const memory::Copied sum;
+        if (code != CL_SUCCESS)
+          return answer(head.number, code, sum.read, sum.sent, sum.zero, sum.never_sent, sum.sampled);
+        clear_for_pages(id, queue);
+        residency_.pin(id, use);
+      }
       {
         const std::lock_guard lock{builds_mutex_};
         in_use_.emplace(ObjectType::memory, id.value());

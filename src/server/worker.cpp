@@ -58,10 +58,10 @@ void confine() {
 }
 
 // Address space; pages are only taken when they are used.
-std::size_t arena_size(const WorkerOptions& options) {
+std::size_t arena_size(std::uint64_t quota) {
   const std::size_t memory =
       static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  return 2 * (options.memory != 0 ? std::min(memory, options.memory) : memory);
+  return 2 * (quota != 0 ? std::min(memory, quota) : memory);
 }
 
 std::shared_ptr<const channel::Keys> keys_of(const Handover& what) {
@@ -85,6 +85,21 @@ void share_devices(LocalExecutor& executor, const Offer& offer, LeasePage& page,
   }
 }
 
+// How much sessions may use of each device that has memory of its own: the driver needs some, too.
+void tell_capacities(LocalExecutor& executor, const Offer& offer, int control) {
+  std::uint32_t number = 0;
+  for (const auto& [platform, devices] : offer) {
+    for (const cl_uint device : devices) {
+      const ObjectId id{1, kMaxSlots - 1};  // a name for the time being
+      executor.name_device(platform, device, id);
+      const auto size = executor.device_info(id, CL_DEVICE_GLOBAL_MEM_SIZE);
+      Request told{.what = Request::What::capacity, .device = number++};
+      if (size && size->size() == sizeof(cl_ulong)) told.bytes = from_bytes<cl_ulong>(*size) / 16 * 15;
+      if (!executor.works_in_place(id) && told.device < LeasePage::kDevices) channel::pass(control, told, {});
+    }
+  }
+}
+
 }  // namespace
 
 int run_worker(int control, const WorkerOptions& options) {
@@ -102,6 +117,7 @@ int run_worker(int control, const WorkerOptions& options) {
   // Never destroyed: the process ends instead, which gives everything back at once.
   auto* const executor = new LocalExecutor;
   const Offer offer = make_offer(*executor, options.devices);
+  tell_capacities(*executor, offer, control);
   auto client = channel::receive_passed<Handover>(control);
   if (!client) return 0;  // the server is gone
   const Handover& what = client->what;
@@ -117,18 +133,20 @@ int run_worker(int control, const WorkerOptions& options) {
     auto opened = has_slice ? channel::welcome_guest(std::move(client->descriptors[0]), what.preamble,
                                                      client->descriptors[2], what.slice)
                             : channel::welcome_client(std::move(client->descriptors[0]), keys_of(what), what.preamble,
-                                                      arena_size(options), what.session, *resumptions);
+                                                      arena_size(what.quota), what.session, *resumptions);
     client->descriptors[2].reset();  // of the area it has what it needs
     if (options.sandbox) limit_files();
     const auto connect = [control](const std::string& address) {
-      Connect wanted{};
+      Request wanted{.what = Request::What::connection};
       if (address.size() >= sizeof wanted.address) return false;
       address.copy(wanted.address, address.size());
       return channel::pass(control, wanted, {});
     };
     const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
-    session = new Session{
-        std::move(opened), *executor, {offer, options.memory, output, what.session, connect, turn_at}, **counters};
+    const auto ask = [control](const Request& request) { return channel::pass(control, request, {}); };
+    Session::Terms terms{offer,   what.quota, what.part, what.moves_out != 0, output, what.session,
+                         connect, turn_at,    ask};
+    session = new Session{std::move(opened), *executor, std::move(terms), **counters};
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());
     return 0;
@@ -145,6 +163,10 @@ int run_worker(int control, const WorkerOptions& options) {
         session->tell_end(std::string{why, strnlen(why, sizeof again->what.why_it_ends)});
         std::this_thread::sleep_for(kTimeToHear);
         std::_Exit(0);
+      } else if (again->what.memory.what == MemoryWord::What::move_out) {
+        start_thread("grus-move-out", [=, word = again->what.memory] { session->move_out(word); }).detach();
+      } else if (again->what.memory.what != MemoryWord::What::nothing) {
+        session->hear(again->what.memory);
       } else if (again->what.is_connection) {
         session->is_connected(std::move(socket));
       } else if (socket.get() < 0) {

@@ -9,7 +9,6 @@ namespace grus::server {
 
 struct WorkerOptions {
   std::vector<std::string> devices;  // only those that have one of these texts in their name or their platform's
-  std::uint64_t memory = 0;          // bytes in buffers and images, at most; 0: as much as there is
   bool sandbox = true;
 };
 

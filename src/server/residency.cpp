@@ -1,0 +1,264 @@
+#include "server/residency.hpp"
+
+#include <algorithm>
+#include <future>
+
+#include "base/log.hpp"
+
+namespace grus::server {
+namespace {
+
+using Word = MemoryWord::What;
+
+constexpr std::chrono::seconds kPatience{60};  // for commands that are under way
+constexpr int kMostMovers = 8;
+constexpr std::uint64_t kWorthTelling = std::uint64_t{1} << 20;  // bytes that a session has less than it may have
+
+}  // namespace
+
+MemoryWord Residency::ask(Lock& lock, const Request& request) {
+  Request numbered = request;
+  numbered.number = ++asked_;
+  if (!ask_(numbered)) return {};
+  changed_.wait(lock, [this] { return answer_.number == asked_; });
+  return answer_;
+}
+
+bool Residency::may_have(std::uint64_t total) {
+  if (!ask_) return true;
+  Lock lock{mutex_};
+  if (total > total_) {
+    const MemoryWord answer = ask(lock, {.what = Request::What::total, .bytes = total});
+    total_ = answer.bytes;
+    has_quota_ = answer.has_quota != 0;
+  }
+  return total <= total_;
+}
+
+void Residency::has_less(std::uint64_t total) {
+  if (!ask_) return;
+  const Lock lock{mutex_};
+  const bool is_worth_it = total_ >= total + kWorthTelling || (total == 0 && total_ != 0);
+  if (!has_quota_ || !is_worth_it) return;
+  total_ = total;
+  ask_({.what = Request::What::less, .bytes = total});
+}
+
+void Residency::add(const NewBuffer& order, std::uint32_t device, ObjectId queue, Kind kind) {
+  if (!ask_) return;
+  const Lock lock{mutex_};
+  Record& record = records_[order.id.value()];
+  record.order = order;
+  record.order.host = nullptr;
+  record.order.initial = nullptr;
+  record.order.host_memory.reset();
+  record.device = device;
+  record.queue = queue;
+  record.is_fixed = kind == Kind::fixed;
+}
+
+void Residency::fix(ObjectId id) {
+  const Lock lock{mutex_};
+  if (const auto record = records_.find(id.value()); record != records_.end()) record->second.is_fixed = true;
+}
+
+void Residency::fix_all_of(ObjectId context) {
+  const Lock lock{mutex_};
+  for (auto& [id, record] : records_) record.is_fixed = record.is_fixed || record.order.context == context;
+}
+
+bool Residency::forget(ObjectId id) {
+  if (!ask_) return true;
+  const Lock lock{mutex_};
+  const auto found = records_.find(id.value());
+  if (found == records_.end()) return true;
+  const Record& record = found->second;
+  const bool is_out = record.where == Record::Where::host;
+  if (record.where == Record::Where::device) here_[record.device] -= record.order.size;
+  if (is_out) out_ -= record.order.size;
+  records_.erase(found);
+  count();
+  return !is_out;
+}
+
+void Residency::pin(ObjectId id, const Lock&) {
+  if (const auto record = records_.find(id.value()); record != records_.end()) ++record->second.pins;
+}
+
+void Residency::unpin(ObjectId id) {
+  const Lock lock{mutex_};
+  if (const auto record = records_.find(id.value()); record != records_.end()) --record->second.pins;
+}
+
+// All of a command's objects are needed at once, so room for all of them is asked for: who got a part of it and waited
+// for the rest could wait for another who does the same.
+cl_int Residency::use(std::span<const ObjectId> ids, Lock& lock) {
+  if (!ask_) return CL_SUCCESS;
+  if (!lock) lock = Lock{mutex_};
+  if (records_.empty()) return CL_SUCCESS;
+  counters_.used_at.store(static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()),
+                          std::memory_order_relaxed);
+  const std::uint64_t use = ++uses_;
+  std::vector<Record*> missing;
+  for (const ObjectId id : ids) {
+    const auto found = records_.find(id.value());
+    if (found == records_.end() || found->second.used == use) continue;
+    found->second.used = use;
+    if (found->second.where != Record::Where::device) missing.push_back(&found->second);
+  }
+  cl_int code = CL_SUCCESS;
+  std::array<bool, LeasePage::kDevices> must{};
+  while (!missing.empty() && code == CL_SUCCESS) {
+    Record& first = *missing.front();
+    std::uint64_t needed = 0;
+    for (const Record* record : missing) needed += record->device == first.device ? record->order.size : 0;
+    if (here_[first.device] + needed > allowed_[first.device]) {
+      code = get_room(lock, first.device, here_[first.device] + needed, must[first.device]);
+      // Meanwhile others may have been moved out.
+      missing.clear();
+      for (auto& [id, record] : records_) {
+        if (record.used == use && record.where != Record::Where::device) missing.push_back(&record);
+      }
+      continue;
+    }
+    const std::uint32_t device = first.device;
+    for (Record* record : missing) {
+      if (record->device == device && code == CL_SUCCESS) code = bring(*record);
+    }
+    std::erase_if(missing, [&](const Record* record) { return record->device == device; });
+  }
+  if (is_granted_) {
+    is_granted_ = false;
+    changed_.notify_all();
+  }
+  return code;
+}
+
+// From the server, or from what isn't needed now.
+cl_int Residency::get_room(Lock& lock, std::uint32_t device, std::uint64_t wanted, bool& must) {
+  const MemoryWord answer =
+      ask(lock, {.what = Request::What::room, .device = device, .must = must ? 1U : 0U, .bytes = wanted});
+  if (answer.what == Word::granted) return CL_SUCCESS;
+  if (answer.what != Word::refused) return CL_OUT_OF_RESOURCES;
+  // What it has may have changed since.
+  std::uint64_t needed = 0;
+  for (const auto& [id, record] : records_) {
+    if (record.used == uses_ && record.device == device && record.where != Record::Where::device)
+      needed += record.order.size;
+  }
+  const std::uint64_t allowed = allowed_[device];
+  if (needed <= allowed) make_room(device, allowed - needed, Spare::what_is_needed);
+  if (here_[device] + needed <= allowed) return CL_SUCCESS;
+  if (must) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  must = true;
+  return CL_SUCCESS;
+}
+
+cl_int Residency::bring(Record& record) {
+  if (record.where == Record::Where::host) {
+    const ObjectId id = record.order.id;
+    cl_int code = executor_.create_buffer(record.order);
+    if (code != CL_SUCCESS) return code;
+    code = executor_.submit(command::Write{{id}, {0, record.order.size}, record.copy->data()},
+                            {record.queue, {}, {}, Blocking::yes});
+    if (code == CL_SUCCESS) code = executor_.finish(record.queue);  // other queues use it
+    if (code != CL_SUCCESS) {
+      executor_.free(ObjectType::memory, id);
+      return code;
+    }
+    record.copy.reset();
+    out_ -= record.order.size;
+    Counters::add(counters_.moved_in, record.order.size);
+    on_return_(id);
+  }
+  record.where = Record::Where::device;
+  here_[record.device] += record.order.size;
+  count();
+  return CL_SUCCESS;
+}
+
+// Nothing that is under way uses it.
+bool Residency::take_away(Record& record) {
+  const std::size_t size = record.order.size;
+  if (size > swap_left_) return false;
+  try {
+    record.copy = memory_in_pages(size);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  const cl_int code = executor_.submit(command::Read{{record.order.id}, {0, size}, record.copy->data()},
+                                       {record.queue, {}, {}, Blocking::yes});
+  if (code != CL_SUCCESS) {
+    record.copy.reset();
+    return false;
+  }
+  executor_.free(ObjectType::memory, record.order.id);
+  record.where = Record::Where::host;
+  here_[record.device] -= size;
+  out_ += size;
+  swap_left_ -= size;
+  Counters::add(counters_.moved_out, size);
+  return true;
+}
+
+bool Residency::wait_until_idle() {
+  const auto idle = std::make_shared<std::promise<void>>();
+  auto done = idle->get_future();
+  executor_.when_idle(Whose::all, [idle] { idle->set_value(); });
+  return done.wait_for(kPatience) == std::future_status::ready;
+}
+
+// What was used longest ago goes first.
+void Residency::make_room(std::uint32_t device, std::uint64_t at_most, Spare spare) {
+  if (here_[device] <= at_most) return;
+  std::vector<Record*> all;
+  for (auto& [id, record] : records_) {
+    const bool may = !record.is_fixed && record.pins == 0 && record.where == Record::Where::device &&
+                     record.device == device && !(spare == Spare::what_is_needed && record.used == uses_);
+    if (may) all.push_back(&record);
+  }
+  if (all.empty() || !wait_until_idle()) return;
+  std::sort(all.begin(), all.end(), [](const Record* one, const Record* other) { return one->used < other->used; });
+  for (Record* record : all) {
+    if (here_[device] <= at_most) break;
+    if (!take_away(*record))
+      log::debug("serve", "there is no room for a buffer of {} bytes at the host", record->order.size);
+  }
+  count();
+}
+
+void Residency::count() {
+  std::uint64_t here = 0;
+  for (const std::uint64_t bytes : here_) here += bytes;
+  counters_.on_device.store(here, std::memory_order_relaxed);
+  counters_.swapped_out.store(out_, std::memory_order_relaxed);
+}
+
+void Residency::hear(const MemoryWord& word) {
+  const Lock lock{mutex_};
+  answer_ = word;
+  if (word.what != Word::total) swap_left_ = word.swap_left;
+  if (word.what == Word::granted && word.device < allowed_.size()) {
+    allowed_[word.device] = word.bytes;
+    is_granted_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Residency::move_out(const MemoryWord& word) {
+  if (word.device >= allowed_.size()) return;
+  if (moving_out_.fetch_add(1) >=
+      kMostMovers) {  // the device has something else to do, and the server was asked before
+    moving_out_.fetch_sub(1);
+    return;
+  }
+  Lock lock{mutex_};
+  changed_.wait(lock, [this] { return !is_granted_; });  // else two could take it from each other for ever
+  swap_left_ = word.swap_left;
+  make_room(word.device, word.bytes, Spare::nothing);
+  allowed_[word.device] = std::max(here_[word.device], std::min(allowed_[word.device], word.bytes));
+  ask_({.what = Request::What::moved_out, .device = word.device, .bytes = allowed_[word.device]});
+  moving_out_.fetch_sub(1);
+}
+
+}  // namespace grus::server
