@@ -29,7 +29,7 @@ _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants move drain suspend resume checkpoint restore why profile keys vm agent bench enable disable
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants top move drain suspend resume checkpoint restore why profile keys vm agent bench enable disable
       --help --version" -- "$word")
     return
   fi
@@ -72,10 +72,11 @@ _grus() {
   case $subcommand in
     run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --gpu --keys --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --memory --tenant --shares --time-limit --grace --drain --audit --no-direct --no-sandbox --keys --tls
+    serve) options="--listen --vendors --device --user --sessions --memory --memory-shares --device-memory --swap --metrics --tenant --shares --time-limit --grace --drain --audit --no-direct --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
-    tenants) options="--set --weight --cap --json --help" ;;
+    tenants) options="--set --weight --cap --memory --json --help" ;;
+    top) options="--interval --once --json --help" ;;
     move | drain) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     suspend) options="--unload --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
     resume) options="--to --device --json --help" ;;

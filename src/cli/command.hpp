@@ -23,6 +23,7 @@ Subcommand add_bench(CLI::App& grus);
 Subcommand add_serve(CLI::App& grus);
 Subcommand add_ps(CLI::App& grus);
 Subcommand add_tenants(CLI::App& grus);
+Subcommand add_top(CLI::App& grus);
 Subcommand add_move(CLI::App& grus);
 Subcommand add_drain(CLI::App& grus);
 Subcommand add_suspend(CLI::App& grus);

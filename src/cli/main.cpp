@@ -44,6 +44,7 @@ int run(const std::vector<std::string>& arguments) {
                                                add_serve(grus),
                                                add_ps(grus),
                                                add_tenants(grus),
+                                               add_top(grus),
                                                add_move(grus),
                                                add_drain(grus),
                                                add_suspend(grus),

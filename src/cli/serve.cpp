@@ -101,6 +101,18 @@ std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings
   return places;
 }
 
+channel::Address metrics_address(const std::string& text) {
+  const bool is_port = text.find_first_not_of("0123456789") == std::string::npos;
+  try {
+    const auto address = channel::Address::parse((is_port ? "tcp:127.0.0.1:" : "tcp:") + text);
+    if (!channel::is_loopback(address))
+      log::warn("serve", "--metrics {}: everybody who can reach it reads who uses what", text);
+    return address;
+  } catch (const std::invalid_argument&) {
+    throw Problem{fmt::format("--metrics {}: write PORT or HOST:PORT", text), kUsage};
+  }
+}
+
 // What becomes a process of the server's.
 std::vector<std::string> command_for(const char* what, const ServeSettings& settings) {
   std::vector<std::string> command = {std::filesystem::read_symlink("/proc/self/exe"), what};
@@ -130,6 +142,7 @@ int serve(const CLI::App& app, Options& options) {
   how.sessions = settings.sessions;
   how.direct = settings.direct;
   how.audit = settings.audit;
+  if (!settings.metrics.empty()) how.metrics = metrics_address(settings.metrics);
   how.shares = settings.shares;
   how.memory = settings.memory.bytes;
   how.memory_shares = settings.memory_shares;

@@ -68,6 +68,9 @@ std::vector<Setting> all_of(ServeSettings& s) {
       {"audit", "--audit", "FILE", &s.audit,
        "Append a line of JSON for everybody who comes, is refused, or leaves; else they are in the log "
        "(GRUS_LOG=info)"},
+      {"metrics", "--metrics", "ADDRESS", &s.metrics,
+       "Tell Prometheus what goes on, over HTTP: PORT on loopback, or HOST:PORT, where everybody can read who uses "
+       "what"},
       {"keys", "--keys", "FOLDER", &s.keys,
        "The folder of the server's keys, made by `grus keys`; else GRUS_KEYS, ~/.config/grus/keys, or /etc/grus/keys"},
       {"tls", "--tls", "", &s.tls, "TLS on loopback, too, as it is if keys are named"},

@@ -31,6 +31,7 @@ struct ServeSettings {
   unsigned grace = 10;
   unsigned drain = 0;
   std::string audit;
+  std::string metrics;
   std::string keys;
   bool tls = false;
   bool sandbox = true;

@@ -78,7 +78,7 @@ int tenants(Options& options) {
   const auto address = options.server == "auto" ? channel::default_address() : channel::Address::parse(options.server);
   const std::string said = changes ? channel::ask_change(address, options.change) : channel::ask_status(address);
   const json answer = server_answer(address, said);
-  if (!answer.contains("tenants"))
+  if (!answer.value("shares", false) && !answer.value("limits", false))
     throw Problem{
         fmt::format("{}: it doesn't share out its devices: start it with --shares or --memory", address.text())};
   if (options.json) {

@@ -200,6 +200,12 @@ std::optional<MemoryShares::Time> MemoryShares::next() const {
   return first;
 }
 
+std::vector<MemoryShares::Room> MemoryShares::rooms() const {
+  std::vector<Room> all;
+  for (const auto& [device, on] : devices_) all.push_back({device, on.capacity, free_on(device)});
+  return all;
+}
+
 std::vector<std::string> MemoryShares::tenants() const {
   std::vector<std::string> names;
   for (const auto& [name, tenant] : tenants_) names.push_back(name);

@@ -65,6 +65,12 @@ class MemoryShares {
   std::vector<Action> decide(Time now, const UsedAt& used_at);
   std::optional<Time> next() const;  // when to ask again, if nothing happens
 
+  struct Room {
+    Device device;
+    Bytes capacity;
+    Bytes free;
+  };
+  std::vector<Room> rooms() const;
   std::vector<std::string> tenants() const;
   int sessions_of(const std::string& tenant) const { return tenants_.at(tenant).sessions; }
   Bytes total_of(const std::string& tenant) const;

@@ -30,6 +30,7 @@
 #include "server/handover.hpp"
 #include "server/leases.hpp"
 #include "server/memory_shares.hpp"
+#include "server/metrics.hpp"
 #include "server/peer.hpp"
 
 namespace grus::server {
@@ -102,6 +103,19 @@ struct Worker {
   }
 };
 
+// What sessions did, in all.
+struct Done {
+  std::uint64_t commands = 0;
+  std::uint64_t moved_out = 0;
+  std::uint64_t moved_in = 0;
+  Done& operator+=(const Counters& more) {
+    commands += more.commands.load();
+    moved_out += more.moved_out.load();
+    moved_in += more.moved_in.load();
+    return *this;
+  }
+};
+
 bool is_tenant_by_itself(const Peer& peer) { return peer.name.empty() && !peer.user; }
 
 // Who is behind a session: by certificate, by user, or nobody knows and each is one by itself.
@@ -130,6 +144,7 @@ class Server {
       listening_.push_back(channel::listen_at(address));
       if (address.kind == channel::Address::Kind::unix_socket && !options.users.empty()) let_users_in(address.path);
     }
+    if (options.metrics) metrics_ = MetricsDoor{channel::listen_at(*options.metrics)};
     sigset_t handled;
     sigemptyset(&handled);
     for (const int signal : {SIGCHLD, SIGTERM, SIGINT, SIGHUP}) sigaddset(&handled, signal);
@@ -150,6 +165,8 @@ class Server {
       addresses.push_back(channel::bound_at(listening_[index], options_.listen[index].address).text());
       fmt::print("listening at {}\n", addresses.back().get<std::string>());
     }
+    if (options_.metrics)
+      fmt::print("metrics at {}\n", channel::bound_at(metrics_.listening(), *options_.metrics).text());
     std::fflush(stdout);
     audit_.note("start", {{"pid", getpid()}, {"listen", addresses}});
     tell_systemd("READY=1");
@@ -163,6 +180,7 @@ class Server {
         const auto events = static_cast<short>(greeting.answer.empty() ? POLLIN : POLLOUT);
         ready.push_back({greeting.at_door != 0 ? -1 : greeting.socket.get(), events, 0});
       }
+      metrics_.add_to(ready);
       for (const auto& worker : workers_) ready.push_back({worker.child.control.get(), POLLIN, 0});
       if (poll(ready.data(), ready.size(), patience()) < 0) continue;
       for (std::size_t index = 0; index < workers_.size(); ++index) {
@@ -178,6 +196,7 @@ class Server {
       }
       greet();
       share_out_memory();
+      metrics_.serve([this] { return metrics_text(status()); });
     }
     end();
     return 0;
@@ -200,7 +219,7 @@ class Server {
     if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) { return one.ends.has_value(); }))
       return 50;
     if (memory_.next()) return 100;
-    if (!ending_) return greetings_.empty() ? -1 : 1000;
+    if (!ending_) return greetings_.empty() && !metrics_.is_busy() ? -1 : 1000;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(drained_ - Clock::now()).count();
     return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
   }
@@ -218,6 +237,7 @@ class Server {
     }
     listening_.clear();
     greetings_.clear();
+    metrics_ = {};
     door_.reset();
     for (const int signal : {SIGTERM, SIGKILL}) {
       for (const Worker& worker : workers_) kill(worker.child.process, signal);
@@ -270,6 +290,7 @@ class Server {
   }
 
   void note_refusal(const Peer& peer, std::string_view why) {
+    ++all_refusals_;
     if (Clock::now() > refusals_since_ + std::chrono::seconds{1}) {
       if (refusals_ > kMostRefusals) audit_.note("refuse", {{"more", refusals_ - kMostRefusals}});
       refusals_since_ = Clock::now();
@@ -432,18 +453,32 @@ class Server {
 
   // Users see their own sessions; this user and root see all.
   std::string status_for(const Peer& peer) {
-    json answer = {{"version", GRUS_VERSION}, {"pid", getpid()}, {"sessions", json::array()}};
-    if (!peer.user) {
-      answer = {{"error", "over a network it tells nobody what runs; ask on its own host, through a Unix socket"}};
-    } else {
-      const bool sees_all = *peer.user == 0 || *peer.user == geteuid();
-      for (const Worker& worker : workers_) {
-        if (worker.session != 0 && (sees_all || worker.peer.user == peer.user))
-          answer["sessions"].push_back(facts_of(worker));
-      }
-      if (leases_ || memory_.has_limits()) answer["tenants"] = tenants_for(peer, sees_all);
-    }
+    json answer = {{"error", "over a network it tells nobody what runs; ask on its own host, through a Unix socket"}};
+    if (peer.user) answer = *peer.user == 0 || *peer.user == geteuid() ? status() : status(&peer);
     return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+  }
+
+  // All of it, or only what is theirs.
+  json status(const Peer* only = nullptr) {
+    json answer = {{"version", GRUS_VERSION},
+                   {"pid", getpid()},
+                   {"shares", leases_.has_value()},
+                   {"limits", memory_.has_limits()},
+                   {"sessions_started", sessions_started_},
+                   {"sessions_ended_for_greed", greedy_},
+                   {"refusals", all_refusals_},
+                   {"swap_bytes", options_.swap},
+                   {"swap_used_bytes", options_.swap - swap_left()},
+                   {"devices", json::array()},
+                   {"sessions", json::array()}};
+    for (const auto& [device, capacity, free] : memory_.rooms())
+      answer["devices"].push_back({{"device", device}, {"memory_bytes", capacity}, {"free_bytes", free}});
+    for (const Worker& worker : workers_) {
+      if (worker.session != 0 && (!only || worker.peer.user == only->user))
+        answer["sessions"].push_back(facts_of(worker));
+    }
+    answer["tenants"] = tenants_for(only);
+    return answer;
   }
 
   std::string change_for(const Greeting& greeting) {
@@ -476,12 +511,12 @@ class Server {
     return facts;
   }
 
-  json tenants_for(const Peer& peer, bool sees_all) {
+  json tenants_for(const Peer* only) {
     const json times = leases_ ? leases_->tenants_json() : json::array();
-    const std::string own = tenant_of(peer, 0);
+    const std::string own = only ? tenant_of(*only, 0) : "";
     json seen = json::array();
     for (const std::string& name : memory_.tenants()) {
-      if (!sees_all && name != own) continue;
+      if (only && name != own) continue;
       const TenantTerms terms = memory_.terms(name);
       json tenant = {{"tenant", name},
                      {"sessions", memory_.sessions_of(name)},
@@ -493,17 +528,22 @@ class Server {
       std::uint64_t memory = 0;
       std::uint64_t on_device = 0;
       std::uint64_t swapped_out = 0;
+      Done done = done_[name];
       for (const Worker& worker : workers_) {
         if (worker.session == 0 || worker.tenant != name) continue;
         memory += worker.counters->memory.load();
         on_device += worker.counters->on_device.load();
         swapped_out += worker.counters->swapped_out.load();
+        done += *worker.counters;
       }
       tenant.update({{"quota_bytes", memory_.quota_of(name)},
                      {"memory_part", memory_.part_of(name)},
                      {"memory_bytes", memory},
                      {"on_device_bytes", on_device},
-                     {"swapped_out_bytes", swapped_out}});
+                     {"swapped_out_bytes", swapped_out},
+                     {"moved_out_bytes", done.moved_out},
+                     {"moved_in_bytes", done.moved_in},
+                     {"commands", done.commands}});
       seen.push_back(std::move(tenant));
     }
     return seen;
@@ -644,9 +684,10 @@ class Server {
     if (!started) refuse(greeting, channel::Refusal::none);
   }
 
-  void note_start(Worker& worker, const Peer& peer) const {
+  void note_start(Worker& worker, const Peer& peer) {
     worker.peer = peer;
     worker.since = Clock::now();
+    ++sessions_started_;
     audit_.note(
         "connect",
         {{"peer", peer.json()}, {"session", fmt::format("{:016x}", worker.session)}, {"worker", worker.child.process}});
@@ -665,7 +706,11 @@ class Server {
                                          : "the driver ended the worker";
     audit_.note("end", facts);
     memory_.remove(worker.session);
-    if (is_tenant_by_itself(worker.peer)) memory_.forget(worker.tenant);
+    done_[worker.tenant] += *worker.counters;
+    if (is_tenant_by_itself(worker.peer)) {
+      memory_.forget(worker.tenant);
+      done_.erase(worker.tenant);
+    }
     if (!leases_) return;
     leases_->remove(worker.session);
     if (is_tenant_by_itself(worker.peer)) leases_->forget_tenant(worker.tenant);
@@ -678,6 +723,7 @@ class Server {
         worker.why = fmt::format("a command of it took longer than {} s while others waited for the device",
                                  options_.time_limit.count());
         end_session(worker);
+        ++greedy_;
       }
     }
   }
@@ -784,8 +830,13 @@ class Server {
   std::optional<Child> door_;
   mutable std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   MemoryShares memory_;
-  std::uint64_t asked_ = 0;  // at the door, so often
-  int refusals_ = 0;         // within a second
+  MetricsDoor metrics_;
+  std::map<std::string, Done> done_;  // by tenants, in sessions that have ended
+  std::uint64_t sessions_started_ = 0;
+  std::uint64_t all_refusals_ = 0;
+  std::uint64_t greedy_ = 0;  // sessions that were ended for what they took
+  std::uint64_t asked_ = 0;   // at the door, so often
+  int refusals_ = 0;          // within a second
   Clock::time_point refusals_since_{};
   channel::Descriptor signals_;
   std::vector<Worker> workers_;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,9 @@ struct ServeOptions {
   std::vector<uid_t> users;              // who may come through a Unix socket, besides this user and root
   bool direct = true;                    // sessions that move to another server send their memory straight there
   std::string audit;                     // a file; empty: the log
-  bool shares = false;                   // sessions get a device's time in turns
-  std::chrono::seconds time_limit{60};   // for a command, while others wait; 0: none
+  std::optional<channel::Address> metrics;
+  bool shares = false;                  // sessions get a device's time in turns
+  std::chrono::seconds time_limit{60};  // for a command, while others wait; 0: none
   std::map<std::string, TenantTerms> tenants;
   std::uint64_t memory = 0;         // bytes in buffers and images of a tenant, at most; 0: as much as there is
   bool memory_shares = false;       // tenants are shown their part of a device's memory
