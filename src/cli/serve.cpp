@@ -122,6 +122,8 @@ std::vector<std::string> command_for(const char* what, const ServeSettings& sett
 
 std::vector<std::string> worker_command(const ServeSettings& settings) {
   std::vector<std::string> command = command_for("worker", settings);
+  command.push_back(fmt::format("--objects={}", settings.objects));
+  command.push_back(fmt::format("--build-limit={}", settings.build_limit));
   for (const auto& text : settings.devices) command.push_back("--device=" + text);
   return command;
 }
@@ -140,6 +142,7 @@ int serve(const CLI::App& app, Options& options) {
   how.grace = std::chrono::seconds{settings.grace};
   how.drain = std::chrono::seconds{settings.drain};
   how.sessions = settings.sessions;
+  how.tenant_sessions = settings.tenant_sessions;
   how.direct = settings.direct;
   how.audit = settings.audit;
   if (!settings.metrics.empty()) how.metrics = metrics_address(settings.metrics);
@@ -193,6 +196,8 @@ Subcommand add_worker(CLI::App& grus) {
   CLI::App* app = grus.add_subcommand("worker", "")->group("");
   app->add_option("control", *control)->required();
   app->add_flag("!--no-sandbox", options->sandbox);
+  app->add_option("--objects", options->objects);
+  app->add_option("--build-limit", options->build_limit);
   app->add_option("--device", options->devices);
   return {app, [control, options] { return server::run_worker(*control, *options); }};
 }

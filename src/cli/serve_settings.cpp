@@ -39,6 +39,12 @@ std::vector<Setting> all_of(ServeSettings& s) {
       {"users", "--user", "NAME", &s.users,
        "Who may come through a Unix socket, besides this user and root: names or numbers, again for more"},
       {"sessions", "--sessions", "COUNT", &s.sessions, "Sessions at a time, at most"},
+      {"tenant_sessions", "--tenant-sessions", "COUNT", &s.tenant_sessions,
+       "Sessions of one tenant at a time, at most"},
+      {"objects", "--objects", "COUNT", &s.objects,
+       "Objects that a session may have at a time: it is ended if it makes more; 0 for as many as it likes"},
+      {"build_limit", "--build-limit", "SECONDS", &s.build_limit,
+       "End a session one of whose builds takes longer than this; 0 for never"},
       {"memory", "--memory", "SIZE", &s.memory,
        "What a tenant's sessions may have in buffers and images together, 2GiB say, which is what they are told their "
        "device has; else as much as there is"},

@@ -20,6 +20,9 @@ struct ServeSettings {
   std::vector<std::string> devices;
   std::vector<std::string> users;
   unsigned sessions = server::kMostSessions;
+  unsigned tenant_sessions = server::kMostSessions / 4;
+  unsigned objects = 1U << 20U;
+  unsigned build_limit = 600;
   Size memory;
   bool memory_shares = false;
   Size device_memory;

@@ -229,6 +229,13 @@ class Server {
         std::count_if(workers_.begin(), workers_.end(), [](const Worker& one) { return one.session != 0; }));
   }
 
+  std::size_t sessions_of_tenant(const Peer& peer) const {
+    if (is_tenant_by_itself(peer)) return 0;
+    const std::string tenant = tenant_of(peer, 0);
+    return static_cast<std::size_t>(std::count_if(
+        workers_.begin(), workers_.end(), [&](const Worker& one) { return one.session != 0 && one.tenant == tenant; }));
+  }
+
   // Clients that come back find nobody, and so know that it is over.
   void end() {
     tell_systemd("STOPPING=1");
@@ -434,7 +441,7 @@ class Server {
       resume_session(greeting);
     } else if (ending_) {
       refuse(greeting, channel::Refusal::ending);
-    } else if (sessions() >= options_.sessions) {
+    } else if (sessions() >= options_.sessions || sessions_of_tenant(greeting.peer) >= options_.tenant_sessions) {
       refuse(greeting, channel::Refusal::full);
     } else {
       check_slice(greeting);

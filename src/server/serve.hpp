@@ -26,9 +26,10 @@ struct ServeOptions {
   std::chrono::seconds grace{10};        // for clients that lost their connection
   std::chrono::seconds drain{0};         // for sessions to end by themselves when the server is to end
   std::size_t sessions = kMostSessions;  // at a time, at most
-  std::vector<uid_t> users;              // who may come through a Unix socket, besides this user and root
-  bool direct = true;                    // sessions that move to another server send their memory straight there
-  std::string audit;                     // a file; empty: the log
+  std::size_t tenant_sessions = kMostSessions;
+  std::vector<uid_t> users;  // who may come through a Unix socket, besides this user and root
+  bool direct = true;        // sessions that move to another server send their memory straight there
+  std::string audit;         // a file; empty: the log
   std::optional<channel::Address> metrics;
   bool shares = false;                  // sessions get a device's time in turns
   std::chrono::seconds time_limit{60};  // for a command, while others wait; 0: none

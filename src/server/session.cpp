@@ -22,6 +22,11 @@ constexpr std::chrono::seconds kPatience{10};  // for a greeting
 constexpr std::size_t kMostAnswers = 4096;     // that wait for a client to take them before no more is taken from it
 constexpr std::size_t kMostDeferred = 4096;
 constexpr std::chrono::milliseconds kTellAgain{10};
+
+struct TooMuch : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 constexpr std::size_t kCredit = std::size_t{256} << 20;
 // Devices are asked all of OpenCL's queries at once, so that clients need not ask one by one.
 constexpr cl_device_info kFirstDeviceQuery = CL_DEVICE_TYPE;
@@ -69,7 +74,7 @@ std::string Session::run() {
       take(head, body);
     }
   } catch (const std::exception& error) {
-    stream_->shut();
+    end_over(error);
     const std::lock_guard lock{state_mutex_};
     return why_over_.empty() ? error.what() : why_over_;
   }
@@ -101,6 +106,12 @@ void Session::take(const Head& head, Bytes& body) {
   body = {};
 }
 
+// Who took too much is told so; who makes no sense isn't.
+void Session::end_over(const std::exception& error) {
+  if (dynamic_cast<const TooMuch*>(&error)) tell_end(error.what());
+  stream_->shut();
+}
+
 // With state_mutex_ held.
 void Session::handle_now(const Head& head, const Bytes& body) {
   Reader reader{body};
@@ -121,7 +132,7 @@ void Session::handle_deferred(const Head& head, const Bytes& body) {
     }
   } catch (const std::exception& error) {
     why_over_ = error.what();
-    stream_->shut();  // whoever reads from the client notices
+    end_over(error);  // whoever reads from the client notices
   }
   if (--deferred_ != 0) return;
   none_deferred_.notify_all();
@@ -221,7 +232,10 @@ void Session::check_new(ObjectType type, ObjectId id) {
 }
 
 void Session::create(ObjectType type, ObjectId id, cl_int code) {
+  if (terms_.objects != 0 && object_count_ >= terms_.objects)
+    throw TooMuch{fmt::format("it has more than {} objects", terms_.objects)};
   known(type).add(id, code);
+  ++object_count_;
   count_objects(type);
 }
 
@@ -250,6 +264,7 @@ void Session::free(ObjectType type, ObjectId id) {
   if (type == ObjectType::queue) free_queue(id);
   if (is_there && (type != ObjectType::memory || residency_.forget(id))) executor_.free(type, id);
   known(type).remove(id);
+  --object_count_;
   count_objects(type);
   if (type == ObjectType::memory) forget_memory(id);
   if (type == ObjectType::device) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -35,17 +36,21 @@ class Session {
  public:
   struct Terms {
     Offer offer;
-    std::uint64_t memory = 0;  // bytes in buffers and images, at most; 0: as much as there is
-    double part = 1;           // of a device's memory, as the client is told
-    bool moves_out = false;    // what isn't used, where a device is full
-    int output = -1;           // a descriptor that gives what kernels print
-    std::uint64_t number = 0;  // of the session, at the server
+    std::uint64_t memory = 0;             // bytes in buffers and images, at most; 0: as much as there is
+    double part = 1;                      // of a device's memory, as the client is told
+    bool moves_out = false;               // what isn't used, where a device is full
+    std::size_t objects = 0;              // at a time, at most; 0: as many as there are names for
+    std::chrono::seconds build_limit{0};  // for a build; 0: none
+    int output = -1;                      // a descriptor that gives what kernels print
+    std::uint64_t number = 0;             // of the session, at the server
     // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
     std::function<bool(const std::string& address)> connect = nullptr;
     // What commands of a queue wait for, where the device is shared.
     std::function<Turn*(ObjectId queue)> turn_at = nullptr;
     // Asks the server for memory, which hear() is told of. Null: none has to be asked for.
     Residency::Ask ask = nullptr;
+    // Ends the process. Null: it goes on, whatever a build takes.
+    std::function<void(const std::string& why)> end = nullptr;
   };
   Session(channel::Opened channel, Executor& executor, Terms terms, Counters& counters);
 
@@ -190,6 +195,7 @@ class Session {
   void check_new(ObjectType type, ObjectId id);
   void create(ObjectType type, ObjectId id, cl_int code);
   void count_objects(ObjectType type);
+  void end_over(const std::exception& error);
   KnownObjects& known(ObjectType type) { return objects_[static_cast<std::size_t>(type)]; }
   void free(ObjectType type, ObjectId id);
   void check_arguments(Kernel& kernel);
@@ -260,7 +266,8 @@ class Session {
   std::mutex output_mutex_;  // keeps what is printed in order
   std::mutex out_mutex_;     // keeps messages apart
 
-  KnownObjects objects_[8];      // by type
+  KnownObjects objects_[8];  // by type
+  std::size_t object_count_ = 0;
   std::vector<ObjectId> waits_;  // of the command that is read
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint64_t, Kernel> kernels_;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/log.hpp"
+#include "base/thread.hpp"
 #include "server/session.hpp"
 
 namespace grus::server {
@@ -325,7 +326,46 @@ void Session::each_used(const BuildOrder& order, Visit visit) {
   for (const ObjectId id : order.inputs) visit(ObjectType::program, id);
 }
 
+namespace {
+
+// Calls unless it is gone by then. Compilers can't be interrupted.
+class Deadline {
+ public:
+  Deadline(std::chrono::seconds limit, std::function<void()> call) {
+    if (limit.count() == 0) return;
+    thread_ = start_thread("grus-deadline", [this, limit, call = std::move(call)] {
+      std::unique_lock lock{mutex_};
+      if (!over_.wait_for(lock, limit, [this] { return is_over_; })) call();
+    });
+  }
+  ~Deadline() {
+    if (!thread_.joinable()) return;
+    {
+      const std::lock_guard lock{mutex_};
+      is_over_ = true;
+    }
+    over_.notify_one();
+    thread_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable over_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
 void Session::build(Number number, const BuildOrder& order, bool only_check) {
+  const Deadline deadline{terms_.end ? terms_.build_limit : std::chrono::seconds{0}, [this] {
+                            const std::string why =
+                                fmt::format("a build took longer than {} s", terms_.build_limit.count());
+                            tell_end(why);
+                            terms_.end(why);
+                          }};
   std::vector<cl_int> statuses;
   const BuildOutcome outcome = only_check ? executor_.check_program(order, &statuses) : executor_.build(order);
   Bytes body;

@@ -143,9 +143,24 @@ int run_worker(int control, const WorkerOptions& options) {
       return channel::pass(control, wanted, {});
     };
     const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
+    const auto end = [counters](const std::string& why) {
+      Counters::append((*counters)->why, why);
+      std::this_thread::sleep_for(kTimeToHear);
+      std::_Exit(0);
+    };
     const auto ask = [control](const Request& request) { return channel::pass(control, request, {}); };
-    Session::Terms terms{offer,   what.quota, what.part, what.moves_out != 0, output, what.session,
-                         connect, turn_at,    ask};
+    Session::Terms terms{.offer = offer,
+                         .memory = what.quota,
+                         .part = what.part,
+                         .moves_out = what.moves_out != 0,
+                         .objects = options.objects,
+                         .build_limit = std::chrono::seconds{options.build_limit},
+                         .output = output,
+                         .number = what.session,
+                         .connect = connect,
+                         .turn_at = turn_at,
+                         .ask = ask,
+                         .end = end};
     session = new Session{std::move(opened), *executor, std::move(terms), **counters};
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());

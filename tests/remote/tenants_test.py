@@ -17,6 +17,7 @@ from serve_test import GRUS, PROGRAMS, SECONDS, Server, through, wait_for  # noq
 
 TENANT = PROGRAMS / "remote_tenant"
 USUAL = PROGRAMS / "remote_usual"
+GREEDY = PROGRAMS / "remote_greedy"
 
 
 class Tenant:
@@ -211,6 +212,32 @@ class GreedTest(TenantsTest):
         good.start()
         self.assertIn("it ended this session: a command", greedy.process.communicate(timeout=SECONDS)[1])
         self.assertGreater(good.end()["kernels"], 0)
+
+    def test_an_endless_build_ends_its_session(self):
+        audit = self.folder / "audit"
+        server = self.serve("--build-limit", "1", "--audit", str(audit), kind="unix")
+        done = through(server, GREEDY, "--build")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("it ended this session: a build took longer than 1 s; OpenCL calls fail from here on", done.stderr)
+        self.assertTrue(wait_for(lambda: "a build took longer than 1 s" in audit.read_text(), 10))
+        self.assertEqual(through(server, USUAL).returncode, 0)
+
+    def test_too_many_objects_end_their_session(self):
+        for kind in ("unix", "tcp"):
+            server = self.enterContext(Server(GRUS, kind, options=["--objects", "1000"]))
+            done = through(server, GREEDY, "--objects", "2000")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("it ended this session: it has more than 1000 objects", done.stderr)
+            self.assertEqual(through(server, GREEDY, "--objects", "900").returncode, 0)
+
+    def test_a_tenant_has_so_many_sessions_at_a_time(self):
+        server = self.serve("--tenant-sessions", "1", kind="unix")
+        first = self.tenant(server)
+        done = through(server, USUAL)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("it has as many sessions as it may have", done.stderr)
+        first.close()
+        self.assertTrue(wait_for(lambda: through(server, USUAL).returncode == 0, 10))
 
 
 if __name__ == "__main__":
