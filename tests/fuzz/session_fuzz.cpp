@@ -251,7 +251,8 @@ void run(std::span<const unsigned char> input) {
                           how & 8 ? shared_memory() : nullptr};
   const server::Offer offer{{0, {0, 1}}};
   server::Counters counters{};
-  server::Session session{std::move(channel), executor, {.offer = offer, .memory = how & 32 ? 65536U : 0U, .output = output}, counters};
+  server::Session session{
+      std::move(channel), executor, {.offer = offer, .memory = how & 32 ? 65536U : 0U, .output = output}, counters};
   session.run();
 }
 

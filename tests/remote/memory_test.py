@@ -145,6 +145,17 @@ class SwapTest(MemoryTest):
         self.end(self.start(server))
 
 
+    def test_a_session_that_is_moved_takes_along_what_was_moved_out(self):
+        first, other = [self.enterContext(Server(GRUS, "unix", None, self.own, ["--device-memory", "96MiB"]))
+                        for _ in range(2)]
+        program = self.start(first, "--buffers", 30, "--rounds", 1, "--wait")
+        self.expect_ready(program)
+        move = subprocess.run([GRUS, "move", str(program.pid), "--to", other.address], capture_output=True, text=True,
+                              timeout=SECONDS, check=False)
+        self.assertEqual(move.returncode, 0, move.stdout + move.stderr)
+        self.end(program)
+
+
 class QuotaTest(MemoryTest):
     def test_programs_are_told_what_they_may_have(self):
         with Server(GRUS, "tcp") as server:
