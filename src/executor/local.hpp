@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command/executor.hpp"
+#include "executor/splitting.hpp"
 #include "executor/staging.hpp"
 #include "executor/turn.hpp"
 #include "executor/vendor.hpp"
@@ -133,6 +134,7 @@ class LocalExecutor final : public Executor {
     std::uint64_t stamp = 0;            // of the launch whose arguments it holds
     std::vector<std::uint64_t> stamps;  // of the arguments that it holds
     std::uint32_t kind = 0;             // see Work
+    Splits splits = Splits::never;
   };
   // What to do when the vendor is done with a memory object.
   struct Gone {
@@ -161,6 +163,8 @@ class LocalExecutor final : public Executor {
   template <typename Copy>
   cl_int stage(const Placement& placement, std::size_t size, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
+  cl_int launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
+                          std::span<const Piece> pieces);
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }
@@ -196,7 +200,9 @@ class LocalExecutor final : public Executor {
   VendorTable<VendorEvent> events_;
   PinnedRanges pinned_;
   std::map<cl_device_id, Turn*> turns_;
-  std::mutex in_place_mutex_;  // guards what follows
+  std::mutex splits_mutex_;                 // guards what follows
+  std::map<std::uint64_t, Splits> splits_;  // of programs, where devices are shared
+  std::mutex in_place_mutex_;               // guards what follows
   std::map<cl_device_id, bool> in_place_;
   std::mutex queues_mutex_;  // guards the two that follow
   std::vector<VendorQueue*> all_queues_;

@@ -160,6 +160,8 @@ void LocalExecutor::free(ObjectType type, ObjectId id) noexcept {
     case ObjectType::program: {
       cl_program program = programs_.take(id);
       if (program) functions(program).clReleaseProgram(program);
+      const std::lock_guard lock{splits_mutex_};
+      splits_.erase(id.value());
       return;
     }
     case ObjectType::kernel: {

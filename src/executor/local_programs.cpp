@@ -165,6 +165,12 @@ void LocalExecutor::replace_program(const BuildOrder& order, cl_program program,
   if (outcome.executable) outcome.kernel_names = kernel_names_of(program);
   if (cl_program before = programs_[order.program]) functions(before).clReleaseProgram(before);
   programs_.set(order.program, program);
+  if (!turns_.empty() && order.recipe) {
+    Recipe built = *order.recipe;
+    built.options += ' ' + order.options;
+    const std::lock_guard lock{splits_mutex_};
+    splits_[order.program.value()] = splits_of(built);
+  }
   outcome.created = true;
 }
 
@@ -315,6 +321,11 @@ cl_int LocalExecutor::create_kernel(ObjectId id, ObjectId program_id, const Kern
   kernel->handle = handle;
   kernel->kind = Work::kind_of_kernel(program_id.value(), facts.name);
   kernel->stamps.resize(facts.arguments.size());
+  if (!turns_.empty()) {
+    const std::lock_guard lock{splits_mutex_};
+    const auto found = splits_.find(program_id.value());
+    if (found != splits_.end()) kernel->splits = found->second;
+  }
   kernels_.set(id, kernel.release());
   return CL_SUCCESS;
 }
@@ -395,11 +406,53 @@ std::uint64_t work_items(const command::Launch& launch) {
 
 }  // namespace
 
+// The device can be given back between any two of them. Only where commands of the queue come one after the other.
+cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
+                                       std::span<const Piece> pieces) {
+  VendorQueue& to = *queues_[placement.queue];
+  std::vector<cl_event> waits;
+  for (const ObjectId wait : placement.waits) waits.push_back(events_[wait].last);
+  VendorEvent event;
+  cl_int code = CL_SUCCESS;
+  for (std::size_t index = 0; index < pieces.size() && code == CL_SUCCESS; ++index) {
+    const Piece& piece = pieces[index];
+    const bool is_first = index == 0;
+    const bool is_last = index + 1 == pieces.size();
+    if (!is_first) to.turn->wait_for_room();
+    const Turn::Pass pass{to.turn, to.handle, Work{kernel.kind, piece.items}, is_last ? placement.event.value() : 0};
+    const std::lock_guard lock{kernel.lock};
+    if (kernel.stamp != launch.stamp) code = set_arguments(kernel, launch);
+    if (code != CL_SUCCESS) break;
+    cl_event* const out = !placement.event ? nullptr : is_last ? &event.last : is_first ? &event.first : nullptr;
+    code = functions(to.handle).clEnqueueNDRangeKernel(
+        to.handle, kernel.handle, launch.dimensions, piece.offset.data(), piece.global.data(), launch.local,
+        is_first ? static_cast<cl_uint>(waits.size()) : 0, is_first && !waits.empty() ? waits.data() : nullptr, out);
+    to.busy.store(true, std::memory_order_relaxed);
+    if (!is_last) functions(to.handle).clFlush(to.handle);
+  }
+  if (code == CL_SUCCESS && placement.event) {
+    events_.set(placement.event, event);
+  } else if (event.first) {
+    functions(event.first).clReleaseEvent(event.first);
+  }
+  return code;
+}
+
 cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& placement) {
   VendorKernel& kernel = *kernels_[launch.kernel];
   std::optional<Turn::Pass> pass;
   if (!turns_.empty()) {
     const VendorQueue& to = *queues_[placement.queue];
+    if (to.turn && to.in_order && kernel.splits != Splits::never) {
+      const Work whole{kernel.kind, work_items(launch)};
+      const auto count = to.turn->pieces_for(whole);
+      const auto pieces = count > 1 ? pieces_of(launch, kernel.splits, count) : std::vector<Piece>{};
+      if (pieces.size() > 1) {
+        log::debug("split", "{} work-items in {} pieces", whole.amount, pieces.size());
+        to.turn->note_pieces(whole, {kernel.kind, pieces[0].items}, pieces.size());
+        return launch_in_pieces(kernel, launch, placement, pieces);
+      }
+    }
     pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch)}, to.in_order ? placement.event.value() : 0);
   }
   const std::lock_guard lock{kernel.lock};

@@ -13,6 +13,7 @@ namespace {
 constexpr double kChunk = 8e6;     // ns that commands are waited for together
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
+constexpr double kPiece = 6e6;                    // of a command that is split
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
 constexpr double kPerByte = 0.2;
@@ -98,6 +99,19 @@ bool Turn::is_full() const {
 }
 
 bool Turn::is_current_full() const { return current_.cost >= kChunk || current_.has_most; }
+
+std::size_t Turn::pieces_for(const Work& work) {
+  const Lock lock{mutex_};
+  const double cost = known_of(work).cost;
+  return cost < 2 * kLongest ? 1 : static_cast<std::size_t>(cost / kPiece);
+}
+
+// What it takes now is only seen piece by piece.
+void Turn::note_pieces(const Work& whole, const Work& piece, std::size_t count) {
+  const Lock lock{mutex_};
+  const float cost = known_of(piece).cost;
+  if (cost != 0) known_of(whole).cost = cost * static_cast<float>(count);
+}
 
 bool Turn::has_room() {
   Lock lock{mutex_};

@@ -54,6 +54,11 @@ class Turn {
   void wait_for_room();
   std::uint64_t sent();  // commands, so far
 
+  // Into how many pieces a command is best split, so that the device can be given back between them: 1 if it is short,
+  // or not known. And how large the pieces became that it is sent in.
+  std::size_t pieces_for(const Work& work);
+  void note_pieces(const Work& whole, const Work& piece, std::size_t count);
+
   // Somebody has waited, since then, for all commands of a queue, when so many had been sent; or for one by its event.
   using Clock = std::chrono::steady_clock;
   void saw_end_of(cl_command_queue queue, Clock::time_point since, std::uint64_t sent);

@@ -2,7 +2,8 @@
 // length for some seconds; then prints what it did, as JSON. Their results are checked: each goes on where the one
 // before ended.
 // --ms MILLISECONDS: of a kernel, alone (1). --seconds SECONDS (1). --depth COUNT: commands that are enqueued before
-// one is waited for (8). --endless: a kernel that doesn't end, instead.
+// one is waited for (8). --items COUNT: work-items of a kernel (1), among which its time is divided. --endless: a
+// kernel that doesn't end, instead.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -21,9 +22,9 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kSource = R"CLC(
 kernel void spin(global uint* value, ulong rounds) {
-  uint own = *value;
+  uint own = value[get_global_id(0)];
   for (ulong round = 0; round < rounds; ++round) own = own * 1664525u + 1013904223u;
-  *value = own;
+  value[get_global_id(0)] = own;
 }
 )CLC";
 
@@ -46,7 +47,7 @@ double milliseconds_since(Clock::time_point start) {
 
 class Tenant {
  public:
-  Tenant() {
+  explicit Tenant(std::size_t items) : items_{items} {
     const auto [context, queue] = open_device();
     queue_ = queue;
     cl_int code = CL_SUCCESS;
@@ -55,8 +56,8 @@ class Tenant {
     check(clBuildProgram(program, 0, nullptr, "", nullptr, nullptr), "build");
     kernel_ = clCreateKernel(program, "spin", &code);
     check(code, "kernel");
-    const cl_uint zero = 0;
-    value_ = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, sizeof zero, const_cast<cl_uint*>(&zero),
+    std::vector<cl_uint> zeroes(items);
+    value_ = clCreateBuffer(context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, items * sizeof(cl_uint), zeroes.data(),
                             &code);
     check(code, "buffer");
     check(clSetKernelArg(kernel_, 0, sizeof value_, &value_), "argument");
@@ -65,9 +66,8 @@ class Tenant {
   cl_event launch(std::uint64_t rounds) {
     const cl_ulong value = rounds;
     check(clSetKernelArg(kernel_, 1, sizeof value, &value), "argument");
-    const std::size_t one = 1;
     cl_event event = nullptr;
-    check(clEnqueueNDRangeKernel(queue_, kernel_, 1, nullptr, &one, nullptr, 0, nullptr, &event), "launch");
+    check(clEnqueueNDRangeKernel(queue_, kernel_, 1, nullptr, &items_, nullptr, 0, nullptr, &event), "launch");
     all_ += rounds;
     return event;
   }
@@ -80,27 +80,31 @@ class Tenant {
   // That take so long: the fastest of a few.
   std::uint64_t rounds_for(double milliseconds) {
     run_one(1);
-    constexpr std::uint64_t kTried = 2'000'000;
+    const std::uint64_t tried = std::max<std::uint64_t>(1, 2'000'000 / items_);
     double best = 1e9;
     for (int turn = 0; turn < 5; ++turn) {
       const auto start = Clock::now();
-      run_one(kTried);
+      run_one(tried);
       best = std::min(best, milliseconds_since(start));
     }
-    return static_cast<std::uint64_t>(std::max(1.0, milliseconds / best * kTried));
+    return static_cast<std::uint64_t>(std::max(1.0, milliseconds / best * static_cast<double>(tried)));
   }
 
   void check_results() {
-    std::uint32_t found = 0;
-    check(clEnqueueReadBuffer(queue_, value_, CL_TRUE, 0, sizeof found, &found, 0, nullptr, nullptr), "read");
-    if (found == after(all_)) return;
-    std::fprintf(stderr, "%u instead of %u\n", found, after(all_));
-    std::exit(1);
+    std::vector<cl_uint> found(items_);
+    const std::size_t size = items_ * sizeof(cl_uint);
+    check(clEnqueueReadBuffer(queue_, value_, CL_TRUE, 0, size, found.data(), 0, nullptr, nullptr), "read");
+    for (const cl_uint one : found) {
+      if (one == after(all_)) continue;
+      std::fprintf(stderr, "%u instead of %u\n", one, after(all_));
+      std::exit(1);
+    }
   }
 
   void flush() { clFlush(queue_); }
 
  private:
+  const std::size_t items_;
   cl_command_queue queue_ = nullptr;
   cl_kernel kernel_ = nullptr;
   cl_mem value_ = nullptr;
@@ -152,6 +156,7 @@ int main(int count, char** arguments) {
   double milliseconds = 1;
   double seconds = 1;
   std::size_t depth = 8;
+  std::size_t items = 1;
   bool is_endless = false;
   for (int index = 1; index < count; ++index) {
     const std::string name = arguments[index];
@@ -161,10 +166,11 @@ int main(int count, char** arguments) {
       const double value = std::atof(arguments[++index]);
       if (name == "--ms") milliseconds = value;
       if (name == "--seconds") seconds = value;
+      if (name == "--items") items = static_cast<std::size_t>(value);
       if (name == "--depth") depth = static_cast<std::size_t>(value);
     }
   }
-  Tenant tenant;
+  Tenant tenant{items};
   const std::uint64_t rounds = tenant.rounds_for(milliseconds);
   std::printf("ready\n");
   std::fflush(stdout);

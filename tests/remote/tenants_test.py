@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pwd
+import re
 import subprocess
 import sys
 import tempfile
@@ -141,12 +142,42 @@ class SharesTest(TenantsTest):
         # One kernel, not six of them; and some for a machine that is busy.
         self.assertLess(done["longest_wait_ms"], 900)
 
+    # After its first few, which show how long they take.
+    def test_long_kernels_are_split_for_others(self):
+        waits = {}
+        server = self.serve()
+        for items in (65536, 1):
+            long = self.tenant(server, "--ms", 200, "--seconds", 9, "--depth", 2, "--items", items)
+            short = self.tenant(server, "--ms", 1, "--seconds", 2, "--depth", 1)
+            long.start()
+            self.assertTrue(wait_for(lambda: any(one["device_seconds"] > 5 for one in self.sessions()), 30))
+            short.start()
+            waits[items] = short.end()["p99_wait_ms"]
+            self.assertGreater(long.end()["kernels"], 0)
+            self.assertTrue(wait_for(lambda: not self.sessions(), 10))
+        # By how much depends on what else the machine does.
+        self.assertLess(2 * waits[65536], waits[1], waits)
+
     def test_programs_work_without(self):
         server = self.serve(shares=())
         self.assertEqual(through(server, USUAL).returncode, 0)
         done = self.grus("tenants", self.control)
         self.assertEqual(done.returncode, 1)
         self.assertIn("it doesn't share out its devices", done.stderr)
+
+
+class SplitTest(TenantsTest):
+    def test_that_a_kernel_runs_in_pieces_is_not_seen(self):
+        errors = self.enterContext(tempfile.TemporaryFile("w+"))
+        for shares in (["--shares"], []):
+            with Server(GRUS, "tcp", None, os.environ | {"GRUS_LOG": "debug"}, shares, errors) as server:
+                done = through(server, PROGRAMS / "remote_split")
+                self.assertEqual(done.returncode, 0, done.stderr)
+            errors.seek(0)
+            pieces = [int(count) for count in re.findall(r"(\d+) work-items in \d+ pieces", errors.read())]
+            self.assertEqual(bool(pieces), bool(shares))
+            errors.seek(0)
+            errors.truncate()
 
 
 class TermsTest(TenantsTest):
