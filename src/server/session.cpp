@@ -108,7 +108,10 @@ void Session::take(const Head& head, Bytes& body) {
 
 // Who took too much is told so; who makes no sense isn't.
 void Session::end_over(const std::exception& error) {
-  if (dynamic_cast<const TooMuch*>(&error)) tell_end(error.what());
+  if (dynamic_cast<const TooMuch*>(&error)) {
+    tell_end(error.what());
+    if (terms_.end) terms_.end(error.what());  // once there was time to hear that
+  }
   stream_->shut();
 }
 
