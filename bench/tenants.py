@@ -58,14 +58,15 @@ class Bench:
             raise common.Problem(done.stderr)
         return json.loads(done.stdout)
 
-    def run(self, lengths, weights=(), seconds=None, depths=None, shares=True):
+    def run(self, lengths, weights=(), seconds=None, depths=None, shares=True, items=1):
         """What each got done."""
         seconds = seconds or max(self.seconds, 0.1 * max(lengths))  # 100 times the longest kernel
         with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, self.serve(folder, *(['--shares'] if shares else [])) as server:
             programs, names = [], []
             for number, length in enumerate(lengths):
                 depth = depths[number] if depths else max(3, int(300 / length))
-                programs.append(Tenant(self.grus, self.program, server, length, seconds, depth))
+                programs.append(Tenant(self.grus, self.program, server, length, seconds, depth,
+                                       ["--items", str(items)] if number == 0 else []))
                 if shares:
                     names += [one["tenant"] for one in self.tenants() if one["tenant"] not in names]
             for name, weight in zip(names, weights):
@@ -92,11 +93,40 @@ class Bench:
         return {"name": f"alone, {length} ms kernels, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
                 "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
 
-    def wait(self, length):
-        """Of short kernels, each waited for, beside long ones."""
-        _, short = self.run([length, 1], seconds=max(5 * length / 1000, self.seconds), depths=[4, 1])
-        return {"name": f"1 ms kernels, one at a time, beside {length} ms kernels", "p99_wait_ms": short["p99_wait_ms"],
+    def wait(self, length, items=1):
+        """Of short kernels, each waited for, beside long ones, which can be split if they have many work-items."""
+        _, short = self.run([length, 1], seconds=max(5 * length / 1000, self.seconds), depths=[4, 1], items=items)
+        return {"name": f"1 ms kernels, one at a time, beside {length} ms kernels of {items} work-items", "p99_wait_ms": short["p99_wait_ms"],
                 "longest_wait_ms": short["longest_wait_ms"], "median_wait_ms": short["ms_per_wait"]}
+
+    def swapping(self, sessions=4, turns=3):
+        """Sessions whose buffers are three times what the device has, all at once and in turn. Each has 48 MiB of 64."""
+        times = {"at once": [], "in turn": []}
+        moved = []
+        for _ in range(turns):
+            for how, found in times.items():
+                with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder:
+                    audit = pathlib.Path(folder) / "audit"
+                    with Server(self.grus, "tcp", self.vendors, self.environment | {"GRUS_MEMORY": "own"},
+                                ["--device-memory", "64MiB", "--audit", str(audit)], errors=subprocess.DEVNULL) as server:
+                        start = time.monotonic()
+                        running = []
+                        for _ in range(sessions):
+                            running.append(subprocess.Popen(
+                                [self.grus, "run", "--gpu", server.address, "--", self.program.parent / "remote_swapped"],
+                                stdout=subprocess.DEVNULL, env=self.environment | {"GRUS_MEMORY": "own"}))
+                            if how == "in turn":
+                                running[-1].wait()
+                        if any([one.wait() for one in running]):
+                            raise common.Problem("a session failed")
+                        found.append(time.monotonic() - start)
+                    ends = [json.loads(line) for line in audit.read_text().splitlines()]
+                    if how == "at once":
+                        moved.append(sum(end.get("moved_out_bytes", 0) for end in ends) >> 20)
+        at_once, in_turn = (statistics.median(times[how]) for how in times)
+        return {"name": f"{sessions} sessions with three times the device's memory", "at_once_s": round(at_once, 2),
+                "in_turn_s": round(in_turn, 2), "ratio": round(at_once / in_turn, 2),
+                "moved_out_mib": statistics.median(moved), "turns": turns}
 
     def greed(self, limit):
         with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, \
@@ -125,14 +155,14 @@ def main():
     parser.add_argument("--json", type=pathlib.Path, help="write the rows there")
     chosen = parser.parse_args()
     grus = common.program("grus", chosen.grus)
-    program = chosen.program or pathlib.Path(grus).parent / "tests" / "remote_tenant"
+    program = pathlib.Path(chosen.program or pathlib.Path(grus).parent / "tests" / "remote_tenant")
     with common.vendors_folder(chosen.vendors) as folder:
         bench = Bench(grus, program, folder, chosen.seconds)
         rows = [bench.shares("1 ms and 1 ms kernels", [1, 1]), bench.shares("1 ms and 20 ms kernels", [1, 20]),
                 bench.shares("0.2 ms and 50 ms kernels", [0.2, 50]), bench.shares("weights 1 and 3", [1, 5], [1, 3]),
                 bench.shares("eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)]),
                 bench.alone(0.1, chosen.turns), bench.alone(1, chosen.turns), bench.alone(10, chosen.turns),
-                bench.wait(5000), bench.wait(50), bench.greed(2)]
+                bench.wait(5000), bench.wait(50), bench.wait(500, 65536), bench.swapping(), bench.greed(2)]
     for row in rows:
         print(", ".join(f"{key} {value}" for key, value in row.items()))
     if chosen.json:
