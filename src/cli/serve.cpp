@@ -104,7 +104,7 @@ std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings
 channel::Address metrics_address(const std::string& text) {
   const bool is_port = text.find_first_not_of("0123456789") == std::string::npos;
   try {
-    const auto address = channel::Address::parse((is_port ? "tcp:127.0.0.1:" : "tcp:") + text);
+    auto address = channel::Address::parse((is_port ? "tcp:127.0.0.1:" : "tcp:") + text);
     if (!channel::is_loopback(address))
       log::warn("serve", "--metrics {}: everybody who can reach it reads who uses what", text);
     return address;

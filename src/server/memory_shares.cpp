@@ -163,6 +163,11 @@ std::optional<MemoryShares::Action> MemoryShares::decide_on(Device device, Time 
     requests.pop_front();
     return action;
   }
+  if (request.wanted > devices_.at(device).capacity) {  // nobody could make room for that
+    const Action action{What::refuse, request.session, device, room};
+    requests.pop_front();
+    return action;
+  }
   if (!request.began) request.began = now;
   if (!request.waits_for.empty() && now < request.asked_at + kBusy) return std::nullopt;
   if (const SessionId victim = next_victim(request, device, now, used_at); victim != 0) {

@@ -46,6 +46,7 @@ constexpr std::chrono::milliseconds kTimeToEnd{500};  // for a worker that has t
 constexpr std::size_t kMostGreeting = 256;
 constexpr int kMostRefusals = 20;  // that are noted in a second: whoever comes again and again fills no disk
 constexpr rlim_t kManyFiles = 16384;
+constexpr int kMostRequests = 64;                         // of a worker, before others are heard
 constexpr std::uint64_t kSlack = std::uint64_t{1} << 30;  // bytes more than were asked for, where nobody counts
 
 // Who has connected and has not said yet what for, is at the door, or has not taken yet what was answered.
@@ -559,8 +560,9 @@ class Server {
   // It could say anything.
   void hear_worker(Worker& worker) {
     Request request{};
-    while (recv(worker.child.control.get(), &request, sizeof request, MSG_DONTWAIT) ==
-           static_cast<ssize_t>(sizeof request)) {
+    for (int left = kMostRequests; left > 0 && recv(worker.child.control.get(), &request, sizeof request,
+                                                    MSG_DONTWAIT) == static_cast<ssize_t>(sizeof request);
+         --left) {
       using What = Request::What;
       switch (request.what) {
         case What::connection:

@@ -120,6 +120,14 @@ TEST_F(MemorySharesTest, WhoeverAskedFirstIsFirst) {
   EXPECT_EQ(all[1].session, 3U);
 }
 
+TEST_F(MemorySharesTest, NobodyGivesForWhatCanNotBe) {
+  add(1, "a");
+  take(1, 500);
+  now += 10s;
+  add(2, "b");
+  EXPECT_EQ(ask(2, 1001, /*must=*/true), (std::vector<Action>{{What::refuse, 2, 0, 0}}));
+}
+
 TEST_F(MemorySharesTest, AWorkerThatSaysItHasMoreIsNotBelieved) {
   add(1, "a");
   take(1, 400);
