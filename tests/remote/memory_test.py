@@ -85,7 +85,12 @@ class SwapTest(MemoryTest):
                 self.audit.unlink(missing_ok=True)
                 with Server(GRUS, "tcp", None, self.own,
                             ["--audit", str(self.audit), "--device-memory", "64MiB", *options]) as server:
-                    programs = [self.start(server, "--buffers", 12, "--mib", 4) for _ in range(4)]
+                    programs = [self.start(server, "--buffers", 12, "--mib", 4, "--wait") for _ in range(4)]
+                    for program in programs:
+                        self.expect_ready(program)
+                    for program in programs:
+                        program.stdin.write("\n")
+                        program.stdin.flush()
                     for program in programs:
                         self.end(program)
                     ends = self.ends(4)
