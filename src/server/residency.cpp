@@ -75,7 +75,7 @@ bool Residency::forget(ObjectId id) {
   const Record& record = found->second;
   const bool is_out = record.where == Record::Where::host;
   if (record.where == Record::Where::device) here_[record.device] -= record.order.size;
-  if (is_out) out_ -= record.order.size;
+  if (is_out || record.where == Record::Where::used_at_host) out_ -= record.order.size;
   records_.erase(found);
   count();
   return !is_out;
@@ -92,7 +92,7 @@ void Residency::unpin(ObjectId id) {
 
 // All of a command's objects are needed at once, so room for all of them is asked for: who got a part of it and waited
 // for the rest could wait for another who does the same.
-cl_int Residency::use(std::span<const ObjectId> ids, Lock& lock) {
+cl_int Residency::use(std::span<const ObjectId> ids, Lock& lock, Excess excess) {
   if (!ask_) return CL_SUCCESS;
   if (!lock) lock = Lock{mutex_};
   if (records_.empty()) return CL_SUCCESS;
@@ -104,24 +104,27 @@ cl_int Residency::use(std::span<const ObjectId> ids, Lock& lock) {
     const auto found = records_.find(id.value());
     if (found == records_.end() || found->second.used == use) continue;
     found->second.used = use;
-    if (found->second.where != Record::Where::device) missing.push_back(&found->second);
+    if (found->second.is_missing()) missing.push_back(&found->second);
   }
   cl_int code = CL_SUCCESS;
   std::array<bool, LeasePage::kDevices> must{};
   while (!missing.empty() && code == CL_SUCCESS) {
-    Record& first = *missing.front();
+    const std::uint32_t device = missing.front()->device;
     std::uint64_t needed = 0;
-    for (const Record* record : missing) needed += record->device == first.device ? record->order.size : 0;
-    if (here_[first.device] + needed > allowed_[first.device]) {
-      code = get_room(lock, first.device, here_[first.device] + needed, must[first.device]);
+    for (const Record* record : missing) needed += record->device == device ? record->order.size : 0;
+    if (here_[device] + needed > allowed_[device]) {
+      code = get_room(lock, device, here_[device] + needed, must[device]);
       // Meanwhile others may have been moved out.
       missing.clear();
       for (auto& [id, record] : records_) {
-        if (record.used == use && record.where != Record::Where::device) missing.push_back(&record);
+        if (record.used == use && record.is_missing()) missing.push_back(&record);
+      }
+      if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE && excess == Excess::at_host) {
+        code = bring_some(missing, device);
+        std::erase_if(missing, [&](const Record* record) { return record->device == device; });
       }
       continue;
     }
-    const std::uint32_t device = first.device;
     for (Record* record : missing) {
       if (record->device == device && code == CL_SUCCESS) code = bring(*record);
     }
@@ -143,8 +146,7 @@ cl_int Residency::get_room(Lock& lock, std::uint32_t device, std::uint64_t wante
   // What it has may have changed since.
   std::uint64_t needed = 0;
   for (const auto& [id, record] : records_) {
-    if (record.used == uses_ && record.device == device && record.where != Record::Where::device)
-      needed += record.order.size;
+    if (record.used == uses_ && record.device == device && record.is_missing()) needed += record.order.size;
   }
   const std::uint64_t allowed = allowed_[device];
   if (needed <= allowed) make_room(device, allowed - needed, Spare::what_is_needed);
@@ -174,6 +176,43 @@ cl_int Residency::bring(Record& record) {
   record.where = Record::Where::device;
   here_[record.device] += record.order.size;
   count();
+  return CL_SUCCESS;
+}
+
+// A command that needs more than there is.
+cl_int Residency::bring_some(std::span<Record* const> missing, std::uint32_t device) {
+  cl_int code = CL_SUCCESS;
+  for (Record* record : missing) {
+    if (record->device != device || code != CL_SUCCESS) continue;
+    code = here_[device] + record->order.size <= allowed_[device] ? bring(*record) : leave_at_host(*record);
+  }
+  return code;
+}
+
+// The device works on it there, which is slower, for as long as the buffer is.
+cl_int Residency::leave_at_host(Record& record) {
+  const std::size_t size = record.order.size;
+  if (record.is_fixed) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  if (record.where == Record::Where::nowhere_yet) {
+    if (size > swap_left_) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    try {
+      record.copy = memory_in_pages(size);
+    } catch (const std::bad_alloc&) {
+      return CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    }
+    executor_.free(ObjectType::memory, record.order.id);
+    record.where = Record::Where::host;
+    out_ += size;
+    swap_left_ -= size;
+  }
+  NewBuffer order = record.order;
+  order.host = record.copy->data();
+  order.host_memory = record.copy;
+  const cl_int code = executor_.create_buffer(order);
+  count();
+  if (code != CL_SUCCESS) return code;
+  record.where = Record::Where::used_at_host;
+  on_return_(record.order.id);
   return CL_SUCCESS;
 }
 

@@ -42,8 +42,10 @@ class Residency {
   // Whether there is an object of the driver's to free.
   bool forget(ObjectId id);
 
-  // Makes all of them be in the device's memory, and stay there until the lock is let go.
-  cl_int use(std::span<const ObjectId> ids, Lock& lock);
+  // Makes all of them be in the device's memory, and stay there until the lock is let go; those that don't fit, in host
+  // memory.
+  enum class Excess : std::uint8_t { refused, at_host };
+  cl_int use(std::span<const ObjectId> ids, Lock& lock, Excess excess = Excess::at_host);
   void pin(ObjectId id, const Lock& lock);  // beyond that
   void unpin(ObjectId id);
 
@@ -56,7 +58,8 @@ class Residency {
     NewBuffer order;
     std::uint32_t device = 0;
     ObjectId queue;
-    enum class Where : std::uint8_t { nowhere_yet, device, host } where = Where::nowhere_yet;
+    enum class Where : std::uint8_t { nowhere_yet, device, host, used_at_host } where = Where::nowhere_yet;
+    bool is_missing() const { return where == Where::nowhere_yet || where == Where::host; }
     bool is_fixed = false;
     int pins = 0;
     std::uint64_t used = 0;  // the last use of it
@@ -66,6 +69,8 @@ class Residency {
   MemoryWord ask(Lock& lock, const Request& request);
   cl_int get_room(Lock& lock, std::uint32_t device, std::uint64_t wanted, bool& must);
   cl_int bring(Record& record);
+  cl_int bring_some(std::span<Record* const> missing, std::uint32_t device);
+  cl_int leave_at_host(Record& record);
   // But not by what the command needs that is waited for.
   enum class Spare : std::uint8_t { nothing, what_is_needed };
   void make_room(std::uint32_t device, std::uint64_t at_most, Spare spare);

@@ -310,7 +310,7 @@ cl_int Session::create_buffer(const Head& head, NewBuffer& order) {
   // With contents it has its place there at once, else when it is used.
   note_room(order, Residency::Kind::buffer);
   Residency::Lock use;
-  cl_int code = head.bulk != 0 ? residency_.use({&order.id, 1}, use) : CL_SUCCESS;
+  cl_int code = head.bulk != 0 ? residency_.use({&order.id, 1}, use, Residency::Excess::refused) : CL_SUCCESS;
   if (code == CL_SUCCESS) code = executor_.create_buffer(order);
   if (use) use.unlock();
   if (code != CL_SUCCESS) residency_.forget(order.id);

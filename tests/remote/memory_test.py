@@ -124,11 +124,26 @@ class SwapTest(MemoryTest):
         self.end(self.start(server, "--view"))
 
     def test_who_wants_more_than_there_is_fails_alone(self):
-        server = self.serve("--device-memory", "64MiB")
+        server = self.serve("--device-memory", "64MiB", "--swap", "64MiB")
         good = self.start(server, "--wait")
         self.expect_ready(good)
-        self.assertEqual(through(server, SWAPPED, "--fails", "--buffers", "1", "--mib", "80", env=self.own).returncode, 0)
+        done = through(server, SWAPPED, "--fails", "--buffers", "1", "--mib", "80", env=self.own)
+        self.assertEqual(done.returncode, 0, done.stderr)
         self.end(good)
+
+    def test_a_command_that_needs_more_than_the_device_has_works_at_the_host(self):
+        server = self.serve("--device-memory", "6MiB")
+        program = self.start(server, "--buffers", 8, "--mib", 4, "--wait")
+        self.expect_ready(program)
+        session, = self.sessions()
+        self.assertLessEqual(session["on_device_bytes"], 6 * MIB)
+        self.assertEqual(session["on_device_bytes"] + session["swapped_out_bytes"], 32 * MIB)
+        self.end(program)
+        # Beside another who has all of what is left.
+        other = self.start(server, "--buffers", 1, "--mib", 4, "--wait")
+        self.expect_ready(other)
+        self.end(self.start(server, "--buffers", 8, "--mib", 4))
+        self.end(other)
 
     def test_without_room_at_the_host_who_asks_fails_alone(self):
         server = self.serve("--device-memory", "64MiB", "--swap", "1MiB")
