@@ -35,6 +35,8 @@ TEST(SplittingTest, WordsCanNotBeHidden) {
   EXPECT_EQ(of_source("#include <elsewhere.h>\nkernel void f(global int* a) { *a = X; }"), Splits::never);
   EXPECT_EQ(of_source("#define H \"elsewhere.h\"\n#include H\nkernel void f() {}"), Splits::never);
   EXPECT_EQ(of_source("kernel void f() {}", "-include elsewhere.h"), Splits::never);
+  EXPECT_EQ(of_source("#import \"elsewhere.h\"\nkernel void f() {}"), Splits::never);
+  EXPECT_EQ(of_source("kernel void f(global int* a) { *a = __builtin_amdgcn_workgroup_id_x(); }"), Splits::never);
 }
 
 TEST(SplittingTest, HeadersAndLinkedProgramsCountToo) {
