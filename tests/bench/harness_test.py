@@ -16,7 +16,7 @@ LOWEST_BIT = 0  # of a float: the program's own check lets it pass
 EXPONENT_BIT = 30
 
 
-class HarnessTest(unittest.TestCase):
+class Harness(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="bench-")))
 
@@ -34,6 +34,8 @@ class HarnessTest(unittest.TestCase):
         wrapper.chmod(0o755)
         return wrapper
 
+
+class HarnessTest(Harness):
     def test_the_same_results_pass(self):
         result = self.folder / "rows.json"
         done = self.run_harness("--json", result)
@@ -65,6 +67,19 @@ class HarnessTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(done.stdout, "mmul +unix .*\nmmul +tcp ")
 
+    def test_plots_are_written(self):
+        done = self.run_harness("--plots", self.folder)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(b"<svg", (self.folder / "ratios.svg").read_bytes())
+        self.assertTrue((self.folder / "ratios.png").read_bytes().startswith(b"\x89PNG"))
+
+    def test_an_unknown_workload_is_an_error(self):
+        done = self.run_harness("no-such")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no such workload: no-such", done.stderr)
+
+
+class PapersTest(Harness):
     def test_what_gmig_measured(self):
         result = self.folder / "rows.json"
         done = self.run_harness("--paper", "gmig", "--json", result)
@@ -107,17 +122,6 @@ class HarnessTest(unittest.TestCase):
         done = self.run_moves("logv", "mmul", "--grus", self.grus_that_flips(LOWEST_BIT))
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn("WRONG RESULT: mmul with", done.stdout)
-
-    def test_plots_are_written(self):
-        done = self.run_harness("--plots", self.folder)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertIn(b"<svg", (self.folder / "ratios.svg").read_bytes())
-        self.assertTrue((self.folder / "ratios.png").read_bytes().startswith(b"\x89PNG"))
-
-    def test_an_unknown_workload_is_an_error(self):
-        done = self.run_harness("no-such")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("no such workload: no-such", done.stderr)
 
 
 if __name__ == "__main__":
