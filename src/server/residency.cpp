@@ -179,6 +179,23 @@ cl_int Residency::bring(Record& record) {
   return CL_SUCCESS;
 }
 
+bool Residency::keep_at_host(ObjectId id, const std::byte* contents, const Lock&) {
+  const auto found = records_.find(id.value());
+  if (found == records_.end() || found->second.is_fixed || found->second.order.size > swap_left_) return false;
+  Record& record = found->second;
+  try {
+    record.copy = memory_in_pages(record.order.size);
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  std::copy_n(contents, record.order.size, record.copy->data());
+  record.where = Record::Where::host;
+  out_ += record.order.size;
+  swap_left_ -= record.order.size;
+  count();
+  return true;
+}
+
 // A command that needs more than there is.
 cl_int Residency::bring_some(std::span<Record* const> missing, std::uint32_t device) {
   cl_int code = CL_SUCCESS;

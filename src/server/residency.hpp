@@ -46,6 +46,9 @@ class Residency {
   // memory.
   enum class Excess : std::uint8_t { refused, at_host };
   cl_int use(std::span<const ObjectId> ids, Lock& lock, Excess excess = Excess::at_host);
+  // Of one that is only to be made, and for which there is no room: it begins as one that was moved out. False if there
+  // is no room for it there either.
+  bool keep_at_host(ObjectId id, const std::byte* contents, const Lock& lock);
   void pin(ObjectId id, const Lock& lock);  // beyond that
   void unpin(ObjectId id);
 

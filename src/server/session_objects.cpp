@@ -311,6 +311,8 @@ cl_int Session::create_buffer(const Head& head, NewBuffer& order) {
   note_room(order, Residency::Kind::buffer);
   Residency::Lock use;
   cl_int code = head.bulk != 0 ? residency_.use({&order.id, 1}, use, Residency::Excess::refused) : CL_SUCCESS;
+  if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE && residency_.keep_at_host(order.id, initial.get(), use))
+    return CL_SUCCESS;
   if (code == CL_SUCCESS) code = executor_.create_buffer(order);
   if (use) use.unlock();
   if (code != CL_SUCCESS) residency_.forget(order.id);

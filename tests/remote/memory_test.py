@@ -123,6 +123,13 @@ class SwapTest(MemoryTest):
         server = self.serve("--device-memory", "16MiB")
         self.end(self.start(server, "--view"))
 
+    def test_beside_what_can_not_be_moved_out_others_work_at_the_host(self):
+        server = self.serve("--device-memory", "6MiB")
+        first = self.start(server, "--buffers", 1, "--view", "--wait")
+        self.expect_ready(first)
+        self.end(self.start(server, "--buffers", 4))  # also those with contents from the beginning
+        self.end(first)
+
     def test_who_wants_more_than_there_is_fails_alone(self):
         server = self.serve("--device-memory", "64MiB", "--swap", "64MiB")
         good = self.start(server, "--wait")
