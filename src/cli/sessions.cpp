@@ -9,6 +9,7 @@
 #include "channel/sessions.hpp"
 #include "channel/stream.hpp"
 #include "cli/problem.hpp"
+#include "cli/table.hpp"
 
 namespace grus::cli {
 
@@ -83,6 +84,12 @@ json server_answer(const channel::Address& server, const std::string& said) {
   if (!answer.is_object()) throw Problem{fmt::format("{}: it says nothing sensible", server.text())};
   if (answer.contains("error")) throw Problem{fmt::format("{}: {}", server.text(), answer.value("error", ""))};
   return answer;
+}
+
+std::string size_of(const json& what, const char* key) { return size_text(what.value(key, std::uint64_t{0})); }
+
+std::string quota_text(const json& tenant) {
+  return tenant.value("quota_bytes", std::uint64_t{0}) != 0 ? size_of(tenant, "quota_bytes") : "all";
 }
 
 }  // namespace grus::cli

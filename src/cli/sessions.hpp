@@ -26,5 +26,8 @@ std::string absolute(const std::string& address);  // whoever is told may be in 
 json ask_session(pid_t pid, const json& request, const std::function<void(const json&)>& on_progress = {});
 // What a server said about itself. Throws Problem if that is an error, or nothing.
 json server_answer(const channel::Address& server, const std::string& said);
+// Of what it said, for people: a size, and what a tenant may have.
+std::string size_of(const json& what, const char* key);
+std::string quota_text(const json& tenant);
 
 }  // namespace grus::cli

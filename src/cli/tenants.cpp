@@ -35,12 +35,6 @@ struct Options {
   bool json = false;
 };
 
-std::string size_of(const json& tenant, const char* name) { return size_text(tenant.value(name, std::uint64_t{0})); }
-
-std::string quota_text(const json& tenant) {
-  return tenant.value("quota_bytes", std::uint64_t{0}) != 0 ? size_of(tenant, "quota_bytes") : "all";
-}
-
 void print(const json& tenants) {
   const Style style{stdout};
   Table table{{{"tenant"},

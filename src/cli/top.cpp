@@ -55,8 +55,6 @@ void add_rates(json& now, const json& all_before, const char* name, double secon
   }
 }
 
-std::string size_of(const json& what, const char* key) { return size_text(what.value(key, std::uint64_t{0})); }
-
 std::string percent_of(const json& what, const char* key) {
   return what.contains(key) ? fmt::format("{:.1f} %", what[key].get<double>()) : "-";
 }
@@ -82,13 +80,12 @@ std::string view_of(const json& status, const Style& style) {
                  {"on device", Align::right},
                  {"swapped out", Align::right}}};
   for (const json& one : status["tenants"]) {
-    const bool has_quota = one.value("quota_bytes", std::uint64_t{0}) != 0;
     tenants.add(
         {one.value("tenant", ""), std::to_string(one.value("sessions", 0)), std::to_string(one.value("weight", 0)),
          percent_of(one, "device_percent"), percent_of(one, "waited_percent"),
          one.contains("longest_wait_seconds") ? fmt::format("{:.3f} s", one.value("longest_wait_seconds", 0.0)) : "-",
          with_thousands(static_cast<std::uint64_t>(one.value("commands_per_second", 0.0))),
-         size_of(one, "memory_bytes"), has_quota ? size_of(one, "quota_bytes") : "all", size_of(one, "on_device_bytes"),
+         size_of(one, "memory_bytes"), quota_text(one), size_of(one, "on_device_bytes"),
          size_of(one, "swapped_out_bytes")});
   }
   if (!tenants.empty()) text += "\n" + tenants.text(style, 0);

@@ -303,8 +303,8 @@ void Residency::hear(const MemoryWord& word) {
 
 void Residency::move_out(const MemoryWord& word) {
   if (word.device >= allowed_.size()) return;
-  if (moving_out_.fetch_add(1) >=
-      kMostMovers) {  // the device has something else to do, and the server was asked before
+  // So many wait already: the device has something else to do.
+  if (moving_out_.fetch_add(1) >= kMostMovers) {
     moving_out_.fetch_sub(1);
     return;
   }

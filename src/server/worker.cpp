@@ -30,6 +30,11 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kTimeToHear{100};  // for a client that is told why its session ends
 
+[[noreturn]] void end_once_heard() {
+  std::this_thread::sleep_for(kTimeToHear);
+  std::_Exit(0);
+}
+
 fs::path cache_folder() {
   const char* const named = std::getenv("XDG_CACHE_HOME");
   const char* const home = std::getenv("HOME");
@@ -145,8 +150,7 @@ int run_worker(int control, const WorkerOptions& options) {
     const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
     const auto end = [counters](const std::string& why) {
       Counters::append((*counters)->why, why);
-      std::this_thread::sleep_for(kTimeToHear);
-      std::_Exit(0);
+      end_once_heard();
     };
     const auto ask = [control](const Request& request) { return channel::pass(control, request, {}); };
     Session::Terms terms{.offer = offer,
@@ -176,8 +180,7 @@ int run_worker(int control, const WorkerOptions& options) {
       const channel::Preamble& preamble = again->what.preamble;
       if (const char* const why = again->what.why_it_ends; *why) {
         session->tell_end(std::string{why, strnlen(why, sizeof again->what.why_it_ends)});
-        std::this_thread::sleep_for(kTimeToHear);
-        std::_Exit(0);
+        end_once_heard();
       } else if (again->what.memory.what == MemoryWord::What::move_out) {
         start_thread("grus-move-out", [=, word = again->what.memory] { session->move_out(word); }).detach();
       } else if (again->what.memory.what != MemoryWord::What::nothing) {
