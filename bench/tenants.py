@@ -87,8 +87,8 @@ class Bench:
         """Against a server that doesn't share, in turns."""
         ratios = []
         for _ in range(turns):
-            shared, = self.run([length], seconds=1.5, depths=[1000])
-            plain, = self.run([length], seconds=1.5, depths=[1000], shares=False)
+            shared, = self.run([length], seconds=1.5)
+            plain, = self.run([length], seconds=1.5, shares=False)
             ratios.append(shared["rounds"] / plain["rounds"])
         return {"name": f"alone, {length} ms kernels, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
                 "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
@@ -128,6 +128,23 @@ class Bench:
                 "in_turn_s": round(in_turn, 2), "ratio": round(at_once / in_turn, 2),
                 "moved_out_mib": statistics.median(moved), "turns": turns}
 
+    def two(self, workload, turns):
+        """Its time alone and beside another of it, from the first to the last call. The first turn warms up."""
+        alone, beside = [], []
+        for _ in range(turns + 1):
+            for count, found in ((1, alone), (2, beside)):
+                with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, self.serve(folder, "--shares") as server:
+                    running = [subprocess.Popen([self.grus, "run", "--gpu", server.address, "--",
+                                                 self.program.parents[1] / "workloads" / workload, "--no-verify"],
+                                                stdout=subprocess.PIPE, text=True, env=self.environment) for _ in range(count)]
+                    found.append([json.loads(one.communicate()[0].splitlines()[0])["seconds"]["calls"] * 1000 for one in running])
+        first, second = zip(*beside[1:])
+        each = sorted([*first, *second])
+        one = statistics.median(time for time, in alone[1:])
+        return {"name": f"{workload}, two at once", "each_ms": round(statistics.median(each), 1), "least": round(each[0], 1),
+                "most": round(each[-1], 1), "alone_ms": round(one, 1), "ratio": round(statistics.median(each) / one, 2),
+                "turns": turns} | ({"LoGV": "1696 ms each, 864 ms alone, 1.96"} if workload == "lud" else {})
+
     def greed(self, limit):
         with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, \
                 self.serve(folder, "--shares", "--time-limit", str(limit)) as server:
@@ -148,6 +165,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5, help="for each row, at least; default 5")
     parser.add_argument("--turns", type=int, default=7, help="of the comparison alone; default 7")
+    parser.add_argument("--only", action="append", choices=["shares", "alone", "wait", "swapping", "two", "greed"],
+                        help="that part; may be repeated; default all")
     parser.add_argument("--vendors", default=f"{common.DEFAULT_VENDORS}/pocl.icd", help="drivers that the server offers")
     parser.add_argument("--grus", help="the command; default the build's")
     parser.add_argument("--program", help="remote_tenant; default the build's")
@@ -158,13 +177,19 @@ def main():
     program = pathlib.Path(chosen.program or pathlib.Path(grus).parent / "tests" / "remote_tenant")
     with common.vendors_folder(chosen.vendors) as folder:
         bench = Bench(grus, program, folder, chosen.seconds)
-        rows = [bench.shares("1 ms and 1 ms kernels", [1, 1]), bench.shares("1 ms and 20 ms kernels", [1, 20]),
-                bench.shares("0.2 ms and 50 ms kernels", [0.2, 50]), bench.shares("weights 1 and 3", [1, 5], [1, 3]),
-                bench.shares("eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)]),
-                bench.alone(0.1, chosen.turns), bench.alone(1, chosen.turns), bench.alone(10, chosen.turns),
-                bench.wait(5000), bench.wait(50), bench.wait(500, 65536), bench.swapping(), bench.greed(2)]
-    for row in rows:
-        print(", ".join(f"{key} {value}" for key, value in row.items()))
+        parts = [
+            (bench.shares, "1 ms and 1 ms kernels", [1, 1]), (bench.shares, "1 ms and 20 ms kernels", [1, 20]),
+            (bench.shares, "0.2 ms and 50 ms kernels", [0.2, 50]), (bench.shares, "weights 1 and 3", [1, 5], [1, 3]),
+            (bench.shares, "eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)]),
+            (bench.alone, 0.1, chosen.turns), (bench.alone, 1, chosen.turns), (bench.alone, 10, chosen.turns),
+            (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, 65536), (bench.swapping,), (bench.two, "lud", 3),
+            (bench.greed, 2)]
+        rows = []
+        for part, *arguments in parts:
+            if chosen.only and part.__name__ not in chosen.only:
+                continue
+            rows.append(part(*arguments))
+            print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     if chosen.json:
         about = common.about(chosen.device, {"grus": common.first_line([grus, "--version"])})
         chosen.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")

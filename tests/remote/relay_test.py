@@ -19,7 +19,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 sys.dont_write_bytecode = True
 
-from faults_test import GRUS, LOST, MMUL, Faults, memory_of  # noqa: E402
+from faults_test import GRUS, KEPT, LOST, MMUL, Faults, memory_of  # noqa: E402
 from serving import wait_for  # noqa: E402
 
 
@@ -123,7 +123,7 @@ class RelayTest(Faults):
             time.sleep(1)
             self.expect_it_works()
             for relay in self.guest.relays.values():
-                self.assertLess(memory_of(relay.pid), 64 << 20)
+                self.assertLess(memory_of(relay.pid), (64 << 20) + KEPT)
             program.kill()
         self.expect_nothing_left(self.server, 5)
 
@@ -146,7 +146,7 @@ class RelayTest(Faults):
             frame = begins + struct.pack("<IIQ", kind, connection, size)
             self.guest.port.put("host", frame[:chance.choice((24, 24, 24, 9))] + chance.randbytes(chance.randrange(200)))
         self.assertIsNone(self.guest.relays["host"].poll())
-        self.assertLess(memory_of(self.guest.relays["host"].pid), 64 << 20)
+        self.assertLess(memory_of(self.guest.relays["host"].pid), (64 << 20) + KEPT)
         self.guest.kill(self.guest.relays["guest"])
         self.guest.start("guest")
         self.expect_it_works()

@@ -108,7 +108,8 @@ class ServeTest(unittest.TestCase):
         environment = os.environ | {"OCL_ICD_VENDORS": os.environ["GRUS_VENDORS"]}
         for name in ("mmul", "awkward", "encoder", "fft"):
             native = subprocess.run([WORKLOADS / name, "--quick"], capture_output=True, text=True, env=environment,
-                                    check=True)
+                                    check=False)
+            self.expect_well(native)
             for kind in ("unix", "tcp"):
                 with self.subTest(name, kind=kind):
                     done = through(self.start(kind), WORKLOADS / name, "--quick")
