@@ -24,11 +24,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRelaySocket = "/run/grus/host.sock";
-struct Guest {
+struct NamedGuest {
   std::string_view name;
   unsigned number;
 };
-constexpr Guest kGuests[] = {{"host", VMADDR_CID_HOST}, {"local", VMADDR_CID_LOCAL}, {"any", VMADDR_CID_ANY}};
+constexpr NamedGuest kGuests[] = {{"host", VMADDR_CID_HOST}, {"local", VMADDR_CID_LOCAL}, {"any", VMADDR_CID_ANY}};
 constexpr int kWaiting = 64;  // connections that wait to be accepted
 
 std::string reason() { return std::strerror(errno); }
@@ -98,7 +98,7 @@ Address Address::parse(const std::string& text) {
     const std::string port = text.substr(colon + 1);
     if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
     const bool is_guest = is_number(host) || std::any_of(std::begin(kGuests), std::end(kGuests),
-                                                         [&](const Guest& guest) { return guest.name == host; });
+                                                         [&](const NamedGuest& guest) { return guest.name == host; });
     if (!host.empty() && is_number(port) && (is_guest || !is_vsock))
       return {is_vsock ? Kind::vsock : Kind::tcp, host, port};
   }

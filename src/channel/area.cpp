@@ -25,7 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kPageSize = 4096;
 constexpr std::uint64_t kBulkPart = 4 * kMiB;  // what one transfer goes through
 constexpr std::uint64_t kMostBulk = 64 * kMiB;
 constexpr std::chrono::seconds kPatienceWithWorkers{5};
@@ -89,8 +89,8 @@ bool is_slice_of(int file, const Slice& slice) {
   struct stat about {};
   if (fstat(file, &about) != 0 || !S_ISREG(about.st_mode)) return false;
   const auto all = static_cast<std::uint64_t>(about.st_size);
-  return slice.offset % kPage == 0 && slice.size % kPage == 0 && slice.size >= kSmallestSlice && slice.size <= all &&
-         slice.offset <= all - slice.size;
+  return slice.offset % kPageSize == 0 && slice.size % kPageSize == 0 && slice.size >= kSmallestSlice &&
+         slice.size <= all && slice.offset <= all - slice.size;
 }
 
 Area::Area(const std::string& path, std::uint64_t slice_size)
@@ -100,13 +100,13 @@ Area::Area(const std::string& path, std::uint64_t slice_size)
     throw refuse(fmt::format("there is no such file; make it: truncate -s 256M {}", path));
   struct stat about {};
   if (file_.get() < 0 || fstat(file_.get(), &about) != 0) throw refuse(reason());
-  const auto all = static_cast<std::uint64_t>(about.st_size) / kPage * kPage;
+  const auto all = static_cast<std::uint64_t>(about.st_size) / kPageSize * kPageSize;
   if (!S_ISREG(about.st_mode) || all < kSmallestSlice)
     throw refuse(fmt::format("it must be a file of at least {} MiB", kSmallestSlice / kMiB));
   if (!lock(file_.get())) throw refuse("another relay uses it; each guest needs a file of its own");
   if (about.st_mode & (S_IRWXG | S_IRWXO))
     log::warn("relay", "{}: other users of this host may look into what its guest computes; chmod 600 it", path);
-  size_ = std::min(size_ / kPage * kPage, all);
+  size_ = std::min(size_ / kPageSize * kPageSize, all);
   all_.resize(all / size_);
 }
 

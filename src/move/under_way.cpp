@@ -15,10 +15,10 @@ constexpr auto kExitWaits = std::chrono::seconds{5};  // a build may take long
 
 std::timed_mutex& g_only = *new std::timed_mutex;
 std::atomic<bool> g_is_exiting{false};
-std::atomic<pid_t> g_pid{0};
+std::atomic<pid_t> g_process{0};
 
 void give_up() {
-  if (getpid() != g_pid || g_is_exiting.exchange(true)) return;
+  if (getpid() != g_process || g_is_exiting.exchange(true)) return;
   (void)g_only.try_lock_for(kExitWaits);  // for good: nothing begins any more
 }
 
@@ -42,7 +42,7 @@ UnderWay::UnderWay() : only_{g_only, std::try_to_lock} {
 }
 
 void wait_at_exit() {
-  g_pid = getpid();
+  g_process = getpid();
   t_first_at_exit.is_there = true;
 }
 

@@ -15,7 +15,7 @@
 namespace grus::server {
 namespace {
 
-constexpr std::chrono::seconds kPatience{10};  // the server has no more, either
+constexpr std::chrono::seconds kPatienceWithClients{10};  // the server has no more, either
 
 // Keys are read each time: what was renewed or revoked counts at once.
 DoorAnswer answer_to(std::uint64_t number, channel::Descriptor socket) {
@@ -23,7 +23,7 @@ DoorAnswer answer_to(std::uint64_t number, channel::Descriptor socket) {
   std::string text;
   try {
     auto keys = std::make_shared<channel::Keys>(channel::Keys::Side::server, channel::keys_folder());
-    const channel::Guest guest = channel::admit(std::move(socket), std::move(keys), kPatience);
+    const channel::Guest guest = channel::admit(std::move(socket), std::move(keys), kPatienceWithClients);
     text = guest.name;
     answer.secret = guest.secret;
     answer.is_admitted = 1;

@@ -7,9 +7,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kIdle = 1s;       // who hasn't used its memory for so long can spare it
-constexpr auto kBusy = 2s;       // who hasn't moved anything out by then is busy; others are asked as well
-constexpr auto kPatience = 65s;  // of who can't go on without
+constexpr auto kIdle = 1s;          // who hasn't used its memory for so long can spare it
+constexpr auto kBusy = 2s;          // who hasn't moved anything out by then is busy; others are asked as well
+constexpr auto kLongestWait = 65s;  // of who can't go on without
 constexpr MemoryShares::Bytes kMostSpare = MemoryShares::Bytes{256}
                                            << 20;  // more than was asked for, where there is much
 
@@ -177,7 +177,7 @@ std::optional<MemoryShares::Action> MemoryShares::decide_on(Device device, Time 
     const Bytes its = room_of(victim, device);
     return Action{What::move_out, victim, device, its - std::min(its, more - free)};
   }
-  if (request.must && !request.waits_for.empty() && now < *request.began + kPatience) return std::nullopt;
+  if (request.must && !request.waits_for.empty() && now < *request.began + kLongestWait) return std::nullopt;
   const Action action{What::refuse, request.session, device, room};
   requests.pop_front();
   return action;
@@ -199,7 +199,7 @@ std::optional<MemoryShares::Time> MemoryShares::next() const {
   for (const auto& [device, on] : devices_) {
     if (on.requests.empty() || on.requests.front().waits_for.empty()) continue;
     const Request& request = on.requests.front();
-    const Time end = std::max(request.asked_at + kBusy, request.must ? *request.began + kPatience : Time{});
+    const Time end = std::max(request.asked_at + kBusy, request.must ? *request.began + kLongestWait : Time{});
     if (!first || end < *first) first = end;
   }
   return first;

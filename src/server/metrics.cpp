@@ -14,7 +14,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::seconds kPatience{5};
+constexpr std::chrono::seconds kPatienceWithVisitors{5};
 constexpr std::size_t kMostVisitors = 16;
 constexpr std::size_t kLongestRequest = 8192;
 
@@ -139,7 +139,7 @@ void MetricsDoor::serve(const std::function<std::string()>& text) {
   if (poll(&waits, 1, 0) > 0) {
     if (channel::Descriptor socket = channel::accept_from(listening_); socket.get() >= 0) {
       if (visitors_.size() >= kMostVisitors) visitors_.erase(visitors_.begin());
-      visitors_.push_back({std::move(socket), Clock::now() + kPatience});
+      visitors_.push_back({std::move(socket), Clock::now() + kPatienceWithVisitors});
     }
   }
   std::erase_if(visitors_, [&](Visitor& visitor) { return is_done_with(visitor, text); });

@@ -10,7 +10,7 @@ namespace {
 
 using Word = MemoryWord::What;
 
-constexpr std::chrono::seconds kPatience{60};  // for commands that are under way
+constexpr std::chrono::seconds kPatienceWithCommands{60};  // for commands that are under way
 constexpr int kMostMovers = 8;
 constexpr std::uint64_t kWorthTelling = std::uint64_t{1} << 20;  // bytes that a session has less than it may have
 
@@ -261,7 +261,7 @@ bool Residency::wait_until_idle() {
   const auto idle = std::make_shared<std::promise<void>>();
   auto done = idle->get_future();
   executor_.when_idle(Whose::all, [idle] { idle->set_value(); });
-  return done.wait_for(kPatience) == std::future_status::ready;
+  return done.wait_for(kPatienceWithCommands) == std::future_status::ready;
 }
 
 // What was used longest ago goes first.

@@ -17,9 +17,9 @@ using wire::Reader;
 
 namespace {
 
-constexpr std::uint32_t kOwnSlots = 4096;      // of events that the session makes for itself
-constexpr std::chrono::seconds kPatience{10};  // for a greeting
-constexpr std::size_t kMostAnswers = 4096;     // that wait for a client to take them before no more is taken from it
+constexpr std::uint32_t kOwnSlots = 4096;                  // of events that the session makes for itself
+constexpr std::chrono::seconds kPatienceWithGreeting{10};  // for a greeting
+constexpr std::size_t kMostAnswers = 4096;  // that wait for a client to take them before no more is taken from it
 constexpr std::size_t kMostDeferred = 4096;
 constexpr std::chrono::milliseconds kTellAgain{10};
 
@@ -54,7 +54,7 @@ void Session::send_output() {
 std::string Session::run() {
   try {
     // Who connects and says nothing is not waited for.
-    input_.set_patience(kPatience);
+    input_.set_patience(kPatienceWithGreeting);
     Bytes body;
     bool greeted = false;
     for (;;) {

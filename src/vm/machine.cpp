@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSystemFile = "/etc/grus/vms.toml";
 constexpr auto kToSayHello = 5s;
-constexpr auto kSilence = 10 * kSignOfLife;
+constexpr auto kMostSilence = 10 * kSignOfLife;
 constexpr auto kUntilNextTry = 100ms;
 
 json value_of(const toml::node& node) {
@@ -153,7 +153,7 @@ json Agent::exchange(json request, Clock::time_point until) {
   request["id"] = id;
   try {
     lines_->send(request);
-    while (auto answer = lines_->receive(std::min(until, Clock::now() + kSilence))) {
+    while (auto answer = lines_->receive(std::min(until, Clock::now() + kMostSilence))) {
       if (answer->contains("ok") && answer->contains("id") && (*answer)["id"] == id) return answer_in(*answer);
     }
   } catch (const Gone&) {

@@ -12,7 +12,7 @@ using namespace std::chrono_literals;
 constexpr auto kForSessions = 600s;  // to copy what they have
 constexpr auto kForCommands = 120s;  // to load and unload a driver
 constexpr auto kForTheAgent = 15s;   // to be there
-constexpr auto kBetweenLooks = 200ms;
+constexpr auto kBetweenQuestions = 200ms;
 
 using Kind = MigrationOrder::Kind;
 
@@ -225,7 +225,7 @@ class Migration {
     bool is_cancelling = false;
     for (;;) {
       const auto event = qmp.wait_for([](const json& one) { return one.value("event", "") == "MIGRATION"; },
-                                      Clock::now() + kBetweenLooks);
+                                      Clock::now() + kBetweenQuestions);
       if (cancelled_ && !is_cancelling) {
         is_cancelling = true;
         qmp.execute("migrate_cancel");
@@ -258,7 +258,7 @@ class Migration {
     while (qmp.status() != "running") {
       if (Clock::now() > until) throw Failed{"the machine came, but doesn't run there"};
       (void)qmp.wait_for([](const json& one) { return one.value("event", "") == "RESUME"; },
-                         Clock::now() + kBetweenLooks);
+                         Clock::now() + kBetweenQuestions);
     }
   }
 

@@ -34,9 +34,12 @@ class Hashcat(Case):
     def cached_kernels(self, place):
         return len(list((place.folder / "home").rglob("*.kernel")))
 
+    def crack_for_seconds(self, place):
+        return {"long mask": self.crack(place, BY_MASK, "?l?l?l?l?l?d", "zzxwq9")}
+
     def run(self, place):
         if place.timing:
-            return {"mask, warm": self.crack(place, BY_MASK, "?l?l?l?l?l?d", "zzxwq9")}
+            return self.crack_for_seconds(place)
         facts = {}
         place.forget()
         facts["mask, cold"] = self.crack(place, BY_MASK, MASK)
@@ -46,7 +49,7 @@ class Hashcat(Case):
             words = place.work / "words"
             words.write_text("".join(f"word{i}\n" for i in range(500)) + SECRET + "\n")
             facts["words"] = self.crack(place, WORDS, words)
-        return facts
+        return facts | (self.crack_for_seconds(place) if place.moving else {})
 
 
 class HashcatHandover(Hashcat):
@@ -61,7 +64,7 @@ class HashcatHandover(Hashcat):
     def run(self, place):
         if place.native:
             place.adopt_caches(place.native, ["home"])
-        return {"mask": self.crack(place, BY_MASK, MASK)}
+        return {"mask": self.crack(place, BY_MASK, MASK)} | (self.crack_for_seconds(place) if place.moving else {})
 
 
 CASES = (Hashcat("md5", ("pocl",)), Hashcat("sha256", ("rusticl",)), HashcatHandover())

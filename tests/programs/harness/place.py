@@ -75,6 +75,7 @@ class Place:
         self.speed = 0.0  # of its last run, as the program said itself
         self._runs = 0
         self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
+        self.moving = move  # cases may then take longer, to be moved often
         self._move = move and mode == "grus"
         self.moves = []  # what each said
         for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
