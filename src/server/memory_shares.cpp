@@ -194,15 +194,11 @@ std::vector<MemoryShares::Action> MemoryShares::decide(Time now, const UsedAt& u
   return all;
 }
 
-std::optional<MemoryShares::Time> MemoryShares::next() const {
-  std::optional<Time> first;
-  for (const auto& [device, on] : devices_) {
-    if (on.requests.empty() || on.requests.front().waits_for.empty()) continue;
-    const Request& request = on.requests.front();
-    const Time end = std::max(request.asked_at + kBusy, request.must ? *request.began + kLongestWait : Time{});
-    if (!first || end < *first) first = end;
-  }
-  return first;
+bool MemoryShares::waits() const {
+  return std::any_of(devices_.begin(), devices_.end(), [](const auto& entry) {
+    const auto& requests = entry.second.requests;
+    return !requests.empty() && !requests.front().waits_for.empty();
+  });
 }
 
 std::vector<MemoryShares::Room> MemoryShares::rooms() const {

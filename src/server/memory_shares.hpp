@@ -63,7 +63,7 @@ class MemoryShares {
   bool ask_room(SessionId session, Device device, Bytes wanted, bool must);
   void moved_out(SessionId session, Device device, Bytes left);
   std::vector<Action> decide(Time now, const UsedAt& used_at);
-  std::optional<Time> next() const;  // when to ask again, if nothing happens
+  bool waits() const;  // for somebody who may never answer: decide() has to be asked again though nothing happens
 
   struct Room {
     Device device;

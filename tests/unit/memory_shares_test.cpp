@@ -88,7 +88,7 @@ TEST_F(MemorySharesTest, OthersAreAskedIfOneIsBusy) {
   }
   add(3, "t3");
   EXPECT_EQ(ask(3, 300, /*must=*/true), (std::vector<Action>{{What::move_out, 1, 0, 200}}));
-  ASSERT_TRUE(shares.next());
+  ASSERT_TRUE(shares.waits());
   now += 3s;
   EXPECT_EQ(decide(), (std::vector<Action>{{What::move_out, 2, 0, 200}}));
   now += 3s;
