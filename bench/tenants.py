@@ -137,10 +137,13 @@ class Bench:
                     running = [subprocess.Popen([self.grus, "run", "--gpu", server.address, "--",
                                                  self.program.parents[1] / "workloads" / workload, "--no-verify"],
                                                 stdout=subprocess.PIPE, text=True, env=self.environment) for _ in range(count)]
-                    found.append([json.loads(one.communicate()[0].splitlines()[0])["seconds"]["calls"] * 1000 for one in running])
+                    said = [one.communicate()[0] for one in running]
+                    if any(one.returncode for one in running):
+                        raise common.Problem(f"{workload} failed")
+                    found.append([json.loads(text.splitlines()[0])["seconds"]["calls"] * 1000 for text in said])
         first, second = zip(*beside[1:])
         each = sorted([*first, *second])
-        one = statistics.median(time for time, in alone[1:])
+        one = statistics.median(spent for spent, in alone[1:])
         return {"name": f"{workload}, two at once", "each_ms": round(statistics.median(each), 1), "least": round(each[0], 1),
                 "most": round(each[-1], 1), "alone_ms": round(one, 1), "ratio": round(statistics.median(each) / one, 2),
                 "turns": turns} | ({"LoGV": "1696 ms each, 864 ms alone, 1.96"} if workload == "lud" else {})

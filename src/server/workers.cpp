@@ -361,7 +361,7 @@ Workers::json Workers::status(const Peer* only) {
   return answer;
 }
 
-Workers::json Workers::facts_of(const Worker& worker) const {
+Workers::json Workers::facts_of(const Worker& worker) {
   json facts = worker.facts();
   if (leases_) facts.update(leases_->session_json(worker.session));
   return facts;

@@ -100,7 +100,7 @@ class Workers {
   bool hand_over(const Client& client, const Worker& worker, std::span<const int> descriptors) const;
   void note_start(Worker& worker, const Peer& peer);
   void note_end(const Worker& worker, int status, bool server_is_ending);
-  json facts_of(const Worker& worker) const;
+  json facts_of(const Worker& worker);
   json tenants_for(const Peer* only);
 
   void hear_worker(Worker& worker);
@@ -113,7 +113,7 @@ class Workers {
   const Audit& audit_;
   const sigset_t signals_;
   std::vector<Worker> workers_;
-  mutable std::optional<Leases> leases_;  // nothing if devices are not shared in turns
+  std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   MemoryShares memory_;
   std::map<std::string, Done> done_;  // by tenants, in sessions that have ended
   std::uint64_t sessions_started_ = 0;
