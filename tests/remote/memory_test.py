@@ -29,9 +29,9 @@ class MemoryTest(unittest.TestCase):
         self.audit = self.folder / "audit"
         self.own = os.environ | {"GRUS_MEMORY": "own"}
 
-    def serve(self, *options, kind="tcp", environment=None):
+    def serve(self, *options, kind="tcp"):
         """Over plain TCP every session is a tenant by itself. A second socket answers questions."""
-        return self.enterContext(Server(GRUS, kind, None, environment or self.own,
+        return self.enterContext(Server(GRUS, kind, None, self.own,
                                         ["--listen", self.control, "--audit", str(self.audit), *options]))
 
     def start(self, server, *options):
@@ -194,7 +194,7 @@ class QuotaTest(MemoryTest):
     def test_parts_shrink_as_tenants_come_and_grow_as_they_leave(self):
         with Server(GRUS, "tcp") as server:
             real, largest = self.told(server.address)
-        server = self.serve("--memory-shares", environment=os.environ)
+        server = self.serve("--memory-shares")
         self.assertEqual(self.told(server.address), [real, largest])
         others = [self.start(server, "--wait", "--mib", 1) for _ in range(3)]
         for other in others:
