@@ -6,6 +6,7 @@ Exit status: 0 measured, 2 couldn't measure.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -148,6 +149,69 @@ class Bench:
                 "most": round(each[-1], 1), "alone_ms": round(one, 1), "ratio": round(statistics.median(each) / one, 2),
                 "turns": turns} | ({"LoGV": "1696 ms each, 864 ms alone, 1.96"} if workload == "lud" else {})
 
+    def apart(self, workload, seconds):
+        """Two on one device; then the second goes to another, which is idle. A device is one core of the host. What both do,
+        in commands per second, against the first for itself at the beginning."""
+        cores = sorted(os.sched_getaffinity(0))[:2]
+        if len(cores) < 2:
+            raise common.Problem("two devices take two cores")
+        environment = self.environment | {"POCL_MAX_PTHREAD_COUNT": "1"}
+        with contextlib.ExitStack() as stack:
+            servers = [stack.enter_context(Server(self.grus, "unix", self.vendors, environment, ["--shares"],
+                                                  errors=subprocess.DEVNULL, before=["taskset", "-c", str(core)]))
+                       for core in cores]
+            programs, series, before = [], [], {}
+
+            def start():
+                programs.append(stack.enter_context(subprocess.Popen(
+                    [self.grus, "run", "--gpu", servers[0].address, "--", self.program.parents[1] / "workloads" / workload,
+                     "--seconds", str(6 * seconds), "--no-verify"], stdout=subprocess.PIPE, text=True, env=environment)))
+
+            def look(until):
+                """Speeds in steps of half a second, and their medians."""
+                found = []
+                while time.monotonic() < until:
+                    time.sleep(0.5)
+                    now, speeds = {}, {}
+                    for server in servers:
+                        done = subprocess.run([self.grus, "ps", "--json", "--interval", "0", "--gpu", server.address],
+                                              capture_output=True, text=True, check=True)
+                        for one in json.loads(done.stdout)[0]["sessions"]:
+                            now[one["session"]] = time.monotonic(), one["commands"]
+                            then, count = before.get(one["session"], (0, 0))
+                            if then:
+                                process = one["peer"]["pid"]
+                                speeds[process] = speeds.get(process, 0) + (one["commands"] - count) / (now[one["session"]][0] - then)
+                    before.clear()
+                    before.update(now)
+                    found.append([speeds.get(program.pid, 0) for program in programs])
+                series.extend(found)
+                return [statistics.median(column) for column in zip(*found[1:])]
+
+            start()
+            look(time.monotonic() + 2)  # its beginning
+            alone, = look(time.monotonic() + seconds)
+            start()
+            look(time.monotonic() + 2)
+            together = look(time.monotonic() + seconds)
+            done = subprocess.run([self.grus, "move", str(programs[1].pid), "--to", servers[1].address, "--json"],
+                                  capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise common.Problem(done.stderr)
+            moved, = json.loads(done.stdout)
+            apart = look(time.monotonic() + seconds)
+            for program in programs:
+                program.communicate()
+                if program.returncode != 0:
+                    raise common.Problem(f"{workload} failed")
+
+        def percent(speeds):
+            return " / ".join(f"{100 * speed / alone:.0f} %" for speed in speeds)
+
+        return {"name": f"{workload}, two on one device, then one moved to an idle one", "together": percent(together),
+                "apart": percent(apart), "stop_ms": round(1000 * moved["stop_seconds"], 1),
+                "over_time": "; ".join(percent(one) for one in series)}
+
     def greed(self, limit):
         with tempfile.TemporaryDirectory(prefix="grus-tenants-") as folder, \
                 self.serve(folder, "--shares", "--time-limit", str(limit)) as server:
@@ -168,7 +232,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5, help="for each row, at least; default 5")
     parser.add_argument("--turns", type=int, default=7, help="of the comparison alone; default 7")
-    parser.add_argument("--only", action="append", choices=["shares", "alone", "wait", "swapping", "two", "greed"],
+    parser.add_argument("--only", action="append", choices=["shares", "alone", "wait", "swapping", "two", "apart", "greed"],
                         help="that part; may be repeated; default all")
     parser.add_argument("--vendors", default=f"{common.DEFAULT_VENDORS}/pocl.icd", help="drivers that the server offers")
     parser.add_argument("--grus", help="the command; default the build's")
@@ -186,7 +250,7 @@ def main():
             (bench.shares, "eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)]),
             (bench.alone, 0.1, chosen.turns), (bench.alone, 1, chosen.turns), (bench.alone, 10, chosen.turns),
             (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, 65536), (bench.swapping,), (bench.two, "lud", 3),
-            (bench.greed, 2)]
+            (bench.apart, "cnn", 6), (bench.greed, 2)]
         rows = []
         for part, *arguments in parts:
             if chosen.only and part.__name__ not in chosen.only:

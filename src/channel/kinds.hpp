@@ -53,12 +53,14 @@ enum class Kind : std::uint16_t {
   expect_pages,
   connect_pages,
   end_pages,
+  moving,  // how far a move from here, or to here, has come
   command = 0x100,  // and as many more as there are commands
   // From the server
   answer = 0x200,
   notice,  // an error that a context's callback is to be told
   output,  // what kernels print
   ended,   // why there is nothing more to come
+  step_aside,  // others need the room that the session takes, and it does nothing
 };
 
 enum class Crowd : std::uint16_t { no, yes };

@@ -22,8 +22,9 @@ constexpr const char* kExamples = R"(Examples:
   grus top --once --json | jq '.tenants[] | {tenant, device_percent, swapped_out_bytes}'
 
 Device time and waiting are known of servers with --shares: percent of one device's time, within the interval. What is
-swapped out was moved from a device's memory, which is full, to the server's host. Users see their own part; the user of
-the server and root see all.
+swapped out was moved from a device's memory, which is full, to the server's host. Sessions that are just moved from or
+to the server come last: what was copied, of what there is to look at in this phase. Users see their own part; the user
+of the server and root see all.
 
 Exit status: 0 done, 1 the server can't be asked, 2 wrong usage.)";
 
@@ -89,6 +90,14 @@ std::string view_of(const json& status, const Style& style) {
          size_of(one, "swapped_out_bytes")});
   }
   if (!tenants.empty()) text += "\n" + tenants.text(style, 0);
+  Table moves{{{"moving session"}, {"tenant"}, {""}, {"done", Align::right}, {"of", Align::right}}};
+  for (const json& one : status["sessions"]) {
+    if (!one.contains("move")) continue;
+    const json& move = one["move"];
+    moves.add({one.value("session", ""), one.value("tenant", ""), move.value("way", ""), size_of(move, "done_bytes"),
+               size_of(move, "all_bytes")});
+  }
+  if (!moves.empty()) text += "\n" + moves.text(style, 0);
   return text;
 }
 

@@ -135,6 +135,14 @@ struct PagesSent {
   std::uint64_t sampled = 0;
 };
 
+// How far a move has come: bytes of its phase, so far and at most.
+struct MoveStage {
+  enum class Way : std::uint8_t { none, leaves, arrives };  // none: it is over
+  Way way = Way::none;
+  std::uint64_t done = 0;
+  std::uint64_t all = 0;
+};
+
 class Executor : public BelowSeam {
  public:
   virtual ~Executor() = default;
@@ -162,6 +170,7 @@ class Executor : public BelowSeam {
   virtual std::string address() const { return "local"; }  // as `grus move --to` names it
   virtual void session_left() {}                           // the session is elsewhere
   virtual void leave() {}                                  // and nobody uses this any more
+  virtual void note_move(const MoveStage&) {}              // for who looks after the device
 
   // Memory of a session that moves between servers. The destination gives a ticket, the source connects with it (or
   // says why it can't), and then one sends while the other takes, which `done` is told of.

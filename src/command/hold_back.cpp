@@ -58,6 +58,7 @@ void HoldBack::hold(std::unique_ptr<Held> command) {
   queue.held_count.fetch_add(1, std::memory_order_relaxed);
   any_.fetch_add(1, std::memory_order_release);
   held_so_far_.fetch_add(1, std::memory_order_relaxed);
+  note_want();
   if (!is_catching_up_) send_what_can_go(sent);
 }
 
@@ -66,6 +67,7 @@ bool HoldBack::finish(Event& user_event, cl_int status) {
   const std::lock_guard lock{mutex_};
   if (user_event.place() == Event::Place::finished) return false;
   finish_above(user_event, status);
+  note_want();
   if (!is_catching_up_) send_what_can_go(sent);
   return true;
 }
@@ -253,8 +255,25 @@ void HoldBack::wait_for_room() {
   changed_.wait(lock, [&] { return (everything_ == 0 && !is_sliced_) || !is_full(); });
 }
 
+void HoldBack::note_want() {
+  if (everything_ == 0) return;
+  ++wanted_;
+  changed_.notify_all();
+}
+
+std::uint64_t HoldBack::wanted() {
+  const std::lock_guard lock{mutex_};
+  return wanted_;
+}
+
+void HoldBack::wait_until_wanted(std::uint64_t since) {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [&] { return everything_ == 0 || wanted_ != since; });
+}
+
 void HoldBack::wait_while_everything() {
   std::unique_lock lock{mutex_};
+  note_want();
   changed_.wait(lock, [&] { return everything_ == 0; });
 }
 

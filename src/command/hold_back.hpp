@@ -68,6 +68,10 @@ class HoldBack {
   // who enqueues them may be who sets it.)
   bool is_full() const { return any_.load(std::memory_order_relaxed) > kMostHeld; }
   void wait_for_room();
+  // How often somebody wanted the device while everything was held back; and waits for the next time, or until nothing
+  // is held back any more.
+  std::uint64_t wanted();
+  void wait_until_wanted(std::uint64_t since);
 
   // Holds everything back until the last of these ends; then what was held follows in order.
   class Everything {
@@ -110,6 +114,7 @@ class HoldBack {
   bool is_by_order_held(const Queue& queue, Waits waits, Order order) const;
   bool take_allowance();
   void catch_up();
+  void note_want();
   void send_what_can_go(Sent& sent);
   bool send_from(Queue& queue, Sent& sent);
   void send(Held& held);
@@ -122,6 +127,7 @@ class HoldBack {
   std::vector<Queue*> queues_with_held_;  // the held commands keep them alive
   std::uint64_t next_number_ = 1;
   std::uint32_t everything_ = 0;
+  std::uint64_t wanted_ = 0;
   bool is_sliced_ = false;
   std::size_t allowed_ = 0;  // commands, if so
   // A thread sends what was held back, a part at a time; nobody else does meanwhile.

@@ -18,6 +18,7 @@ constexpr std::size_t kBatch = 16 * 1024;
 constexpr auto kDry = 20us;         // after so long without a message the server may have nothing left to do
 constexpr auto kNap = 100us;        // and no message waits longer than this
 constexpr auto kStaysAwake = 10ms;  // for: messages that come one after the other
+constexpr auto kQuiet = 100ms;      // without a message the thread listens to what the server says unasked
 
 // For comparisons: off lets every message leave alone.
 std::size_t batch_size() {
@@ -149,7 +150,7 @@ void Connection::flush() {
 }
 
 void Connection::send_soon() {
-  if (out_.size() >= batch_size_ || Clock::now() - last_sent_ > kDry) {
+  if (out_.size() >= batch_size_ || Clock::now() - last_sent_.load(std::memory_order_relaxed) > kDry) {
     send(nullptr);
   } else {
     kick();
@@ -179,7 +180,7 @@ void Connection::send(const HostBlock* bulk) {
   stream_->let_go();
   left_ += out_.size();
   out_.clear();
-  last_sent_ = Clock::now();
+  last_sent_.store(Clock::now(), std::memory_order_relaxed);
 }
 
 // The server may take nothing before it is rid of what it has to say.
@@ -212,6 +213,11 @@ void Connection::receive_one() {
     if (head.kind == channel::Kind::ended) {
       input_.read_body(head, body);
       throw channel::Lost{"it ended this session: " + wire::Reader{body}.take<std::string>()};
+    }
+    if (head.kind == channel::Kind::step_aside) {
+      input_.read_body(head, body);
+      if (on_step_aside) on_step_aside();
+      return;
     }
     Incoming bulk;
     if (head.kind == channel::Kind::answer) {
@@ -307,9 +313,10 @@ void Connection::run() {
       asleep_ = true;
       stays_awake = send_rest() != Rest::none;  // what came before the thread was known to sleep
     }
+    const bool is_quiet = Clock::now() - last_sent_.load(std::memory_order_relaxed) > kQuiet;
     bool has_some = false;  // read ahead by somebody who waited
     const bool receives = with_lock([&] {
-      if (expected_ == 0 || waiting_ != 0 || receiving_) return false;
+      if ((expected_ == 0 && !is_quiet) || waiting_ != 0 || receiving_) return false;
       has_some = input_.has_some();
       return true;
     });
@@ -318,6 +325,8 @@ void Connection::run() {
       wish.limit = 0ns;
     } else if (stays_awake) {
       wish.limit = kNap;
+    } else if (!receives) {
+      wish.limit = kQuiet;
     }
     channel::Stream::Ready ready;
     try {

@@ -118,6 +118,8 @@ class Connection {
   std::uint64_t round_trips() const { return round_trips_.load(std::memory_order_relaxed); }
 
   std::function<void(wire::Reader&)> on_notice;  // what the server says unasked
+  // It asks this session to make room, while that does nothing. For all connections, before there is one.
+  static inline void (*on_step_aside)() = nullptr;
 
  private:
   struct Pending {
@@ -191,7 +193,7 @@ class Connection {
   Position left_ = 0;        // where out_ begins
   Position last_ = 0;        // where the last message does
   std::size_t threads_ = 0;  // that have sent something
-  Clock::time_point last_sent_;
+  std::atomic<Clock::time_point> last_sent_;
 
   // Guards what follows. May be taken with out_mutex_ held, not the other way round.
   std::mutex in_mutex_;

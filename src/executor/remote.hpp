@@ -45,6 +45,7 @@ class RemoteExecutor final : public Executor {
   Result<PagesSent> send_pages(const PagesOrder& order) override;
   void take_pages(ObjectId queue, const std::function<void(cl_int)>& done) override;
   void end_pages() override;
+  void note_move(const MoveStage& stage) override;
 
   cl_int create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
                         std::span<const cl_context_properties> properties, ErrorNotice notice) override;

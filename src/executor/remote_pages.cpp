@@ -43,4 +43,9 @@ void RemoteExecutor::end_pages() {
   connection_->flush();
 }
 
+void RemoteExecutor::note_move(const MoveStage& stage) {
+  connection_->tell(Kind::moving, stage.way, stage.done, stage.all);
+  connection_->flush();
+}
+
 }  // namespace grus

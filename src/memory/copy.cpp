@@ -81,8 +81,12 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round rou
   const std::size_t end = part.range.offset + part.range.size;
   for (std::size_t start = part.range.offset; start < end; start += kChunk) {
     const std::span<std::byte> chunk{conveyor.take(), std::min(kChunk, end - start)};
-    check(part.from.submit(command::Read{{part.buffer}, {start, chunk.size()}, chunk.data()}, placement),
-          "reading memory");
+    if (part.contents) {
+      std::memcpy(chunk.data(), part.contents + start, chunk.size());
+    } else {
+      check(part.from.submit(command::Read{{part.buffer}, {start, chunk.size()}, chunk.data()}, placement),
+            "reading memory");
+    }
     Copied copied{.read = chunk.size()};
     auto runs = runs_in(chunk, start / kPage, pages, round, copied);
     hand_over(conveyor, write, part.buffer, chunk.data(), std::move(runs), copied);
@@ -90,9 +94,10 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round rou
   }
 }
 
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
-                 const OnCopied& on_copied) {
-  copy_part({route.from, route.queue, buffer, {0, size}}, route.conveyor, pages, round, writes_at(route), on_copied);
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, const std::byte* contents, SentPages& pages,
+                 Round round, const OnCopied& on_copied) {
+  copy_part({route.from, route.queue, buffer, {0, size}, contents}, route.conveyor, pages, round, writes_at(route),
+            on_copied);
 }
 
 void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,

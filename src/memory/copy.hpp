@@ -54,13 +54,15 @@ struct Part {
   ObjectId queue;
   ObjectId buffer;
   Range range;  // from the beginning of a page
+  // The buffer's, where the device works in this process's memory: then nobody has to wait for what it does just now.
+  const std::byte* contents = nullptr;
 };
 void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
                const OnCopied& on_copied);
 
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, SentPages& pages, Round round,
-                 const OnCopied& on_copied);
+void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, const std::byte* contents, SentPages& pages,
+                 Round round, const OnCopied& on_copied);
 // Those parts of a source that works in this process's memory, whatever was sent of them before.
 void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,
                   std::span<const Range> written, const OnCopied& on_copied);

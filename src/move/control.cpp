@@ -8,12 +8,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <thread>
 
 #include "base/log.hpp"
 #include "base/thread.hpp"
 #include "channel/control.hpp"
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
+#include "executor/connection.hpp"
 #include "move/checkpoint.hpp"
 #include "move/mover.hpp"
 #include "move/under_way.hpp"
@@ -23,6 +25,8 @@ namespace grus::move {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr std::chrono::milliseconds kBackAgain{200};  // where there was no room
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>{time}.count(); }
 
@@ -196,6 +200,39 @@ void listen(const channel::Descriptor& socket) {
   }
 }
 
+// A server needs the room that this session takes: it goes to host memory until the program wants its device again.
+void step_aside() {
+  const std::atomic<bool> never{false};
+  const auto tell_nobody = [](const Progress&) {};
+  const std::uint64_t wanted = HoldBack::instance().wanted();
+  try {
+    const UnderWay only;
+    if (whereabouts().is_suspended) return;
+    Order order;
+    order.kind = Order::Kind::suspend;
+    move_session(order, tell_nobody, never);
+  } catch (const std::exception& error) {
+    return log::info("control", "the server wants this session to step aside, which it can't: {}", error.what());
+  }
+  for (;;) {
+    HoldBack::instance().wait_until_wanted(wanted);
+    try {
+      const UnderWay only;
+      const Whereabouts now = whereabouts();
+      if (!now.is_suspended) return;
+      Order order;
+      order.to = now.to;
+      order.device = now.device;
+      move_session(order, tell_nobody, never);
+      return;
+    } catch (const std::exception& error) {
+      if (is_exiting()) return;
+      log::warn("control", "this session made room for others, and can't go back yet: {}", error.what());
+      std::this_thread::sleep_for(kBackAgain);
+    }
+  }
+}
+
 }  // namespace
 
 void start_control() {
@@ -203,6 +240,7 @@ void start_control() {
     g_pid = getpid();
     g_path = channel::session_socket(g_pid);
     wait_at_exit();
+    Connection::on_step_aside = [] { start_thread("grus-aside", step_aside).detach(); };
     auto socket =
         std::make_shared<channel::Descriptor>(channel::listen_at({channel::Address::Kind::unix_socket, g_path, {}}));
     start_thread("grus-control", [socket] { listen(*socket); }).detach();

@@ -161,6 +161,7 @@ class Mover {
         begin("write");
         write_checkpoint(order_.file, *shelf_, kept.all);
         transplant_->undo();
+        note_end();
         report_.phases.back().end = Clock::now();
         return std::move(report_);
       }
@@ -168,11 +169,13 @@ class Mover {
       slicer_.reset();
       held_builds_.reset();
       transplant_->undo();
+      note_end();
       throw;
     }
     const auto& notes = transplant_->notes();
     report_.plan.notes.insert(report_.plan.notes.end(), notes.begin(), notes.end());
     release_source();
+    note_end();
     report_.phases.back().end = Clock::now();
     return std::move(report_);
   }
@@ -185,6 +188,19 @@ class Mover {
     progress_ = {name, 0, 0, rate_, predicted_};
     on_progress_(progress_);
     check_cancelled();
+    note_move();
+  }
+  // For those who look after the devices. Not in the stop, in which every message counts.
+  void note_move() {
+    if (is_stopped_ || !transplant_) return;
+    const auto stage = [this](MoveStage::Way way) { return MoveStage{way, progress_.done, progress_.all}; };
+    for (Executor* const source : executors_in_use()) {
+      if (source != to_.get()) source->note_move(stage(MoveStage::Way::leaves));
+    }
+    if (to_) to_->note_move(stage(MoveStage::Way::arrives));
+  }
+  static void note_end() {
+    for (Executor* const executor : executors_in_use()) executor->note_move({});
   }
   void check_cancelled() const {
     if ((cancelled_ || is_exiting()) && !is_switched_) throw Refused{"cancelled"};
@@ -216,6 +232,7 @@ class Mover {
     progress_.bytes_per_second =
         static_cast<double>(progress_.done) / std::chrono::duration<double>{now - report_.phases.back().start}.count();
     on_progress_(progress_);
+    note_move();
   }
 
   memory::Copied copy(Kept& kept, Transplant::Stage stage) {

@@ -134,11 +134,16 @@ memory::Route Transplant::route_of(Context& context) {
   return {executor_of(context), to_, courier_of(context).id(), conveyor_of(context)};
 }
 
+// What a buffer holds, where its device works in this process's memory; else null.
+const std::byte* Transplant::contents_here(const Memory& memory) {
+  const bool is_here = !memory.is_image() && memory.host_memory &&
+                       works_in_place(executor_of(*memory.context), *memory.context);
+  return is_here ? memory.host_memory->data() : nullptr;
+}
+
 // Null if pages are to be compared. The program's own memory is its own to watch.
 std::unique_ptr<memory::WrittenPages> Transplant::watch_pages(Memory& memory) {
-  if (how_.kind != memory::Kind::system || memory.is_image() || !memory.host_memory ||
-      !memory::system_watches_pages() || !works_in_place(executor_of(*memory.context), *memory.context))
-    return nullptr;
+  if (how_.kind != memory::Kind::system || !memory::system_watches_pages() || !contents_here(memory)) return nullptr;
   if (!page_watch_) page_watch_ = std::make_shared<memory::PageWatch>();
   return memory::WrittenPages::of(page_watch_, memory.host_memory);
 }
@@ -201,7 +206,7 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
   if (memory.is_image()) {
     memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
   } else {
-    memory::copy_buffer(route, memory.id(), memory.size, *twin.pages, round, on_copied);
+    memory::copy_buffer(route, memory.id(), memory.size, contents_here(memory), *twin.pages, round, on_copied);
   }
 }
 

@@ -101,6 +101,7 @@ class Transplant {
   memory::DeviceSide* destination_side(Context& context);
   memory::Conveyor& conveyor_of(Context& context);
   memory::Route route_of(Context& context);
+  static const std::byte* contents_here(const Memory& memory);
   std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
   memory::DirectPath* direct_path(Executor& from);
   bool copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied);

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "command/executor.hpp"
+
 namespace grus::server {
 namespace {
 
@@ -30,12 +32,13 @@ json to_json(const Counters& counters) {
   for (std::string line; std::getline(lines, line);) devices.push_back(line);
   json objects = json::object();
   for (std::size_t type = 0; type < Counters::kTypes; ++type) objects[kTypeNames[type]] = counters.objects[type].load();
-  return {{"devices", devices},
+  json facts = {{"devices", devices},
           {"objects", objects},
           {"memory_bytes", counters.memory.load()},
           {"memory_peak_bytes", counters.memory_peak.load()},
           {"on_device_bytes", counters.on_device.load()},
           {"swapped_out_bytes", counters.swapped_out.load()},
+          {"swap_used_bytes", counters.swap_used.load()},
           {"moved_out_bytes", counters.moved_out.load()},
           {"moved_in_bytes", counters.moved_in.load()},
           {"commands", counters.commands.load()},
@@ -44,6 +47,11 @@ json to_json(const Counters& counters) {
           {"pages_out_bytes", counters.pages_out.load()},
           {"bytes_in", counters.bytes_in.load()},
           {"bytes_out", counters.bytes_out.load() + counters.bytes_shared.load()}};
+  if (const auto way = static_cast<MoveStage::Way>(counters.move_way.load()); way != MoveStage::Way::none)
+    facts["move"] = {{"way", way == MoveStage::Way::leaves ? "leaves" : "arrives"},
+                     {"done_bytes", counters.move_done.load()},
+                     {"all_bytes", counters.move_all.load()}};
+  return facts;
 }
 
 std::string why_ended(const Counters& counters) { return text(counters.why); }

@@ -26,11 +26,15 @@ struct Counters {
   Count used_at;      // when it last used a device's memory, by the steady clock
   Count on_device;    // bytes in memory of devices' own
   Count swapped_out;  // bytes that were moved out of it and are in host memory now
+  Count swap_used;    // bytes that they take there
   Count moved_out;    // bytes, so far
   Count moved_in;
   Count objects[kTypes];  // by type, now
   Count bytes_shared;     // read through shared memory, and no part of what was sent
   Count pages_in;         // bytes that came straight from another server
+  Count move_way;         // a MoveStage's, if the client moves the session
+  Count move_done;        // bytes of its phase
+  Count move_all;
   // Of whoever sends, one at a time
   alignas(64) Count bytes_out;
   Count pages_out;  // bytes that went straight to another server

@@ -44,6 +44,12 @@ void Residency::has_less(std::uint64_t total) {
   ask_({.what = Request::What::less, .bytes = total});
 }
 
+bool Residency::get_room_for_context() {
+  if (!ask_) return false;
+  Lock lock{mutex_};
+  return ask(lock, {.what = Request::What::context}).what == Word::made_room;
+}
+
 void Residency::add(const NewBuffer& order, std::uint32_t device, ObjectId queue, Kind kind) {
   if (!ask_) return;
   const Lock lock{mutex_};
@@ -72,10 +78,10 @@ bool Residency::forget(ObjectId id) {
   const Lock lock{mutex_};
   const auto found = records_.find(id.value());
   if (found == records_.end()) return true;
-  const Record& record = found->second;
+  Record& record = found->second;
   const bool is_out = record.where == Record::Where::host;
   if (record.where == Record::Where::device) here_[record.device] -= record.order.size;
-  if (is_out || record.where == Record::Where::used_at_host) out_ -= record.order.size;
+  if (is_out || record.where == Record::Where::used_at_host) let_go(record);
   records_.erase(found);
   count();
   return !is_out;
@@ -161,15 +167,13 @@ cl_int Residency::bring(Record& record) {
     const ObjectId id = record.order.id;
     cl_int code = executor_.create_buffer(record.order);
     if (code != CL_SUCCESS) return code;
-    code = executor_.submit(command::Write{{id}, {0, record.order.size}, record.copy->data()},
-                            {record.queue, {}, {}, Blocking::yes});
+    code = restore(record);
     if (code == CL_SUCCESS) code = executor_.finish(record.queue);  // other queues use it
     if (code != CL_SUCCESS) {
       executor_.free(ObjectType::memory, id);
       return code;
     }
-    record.copy.reset();
-    out_ -= record.order.size;
+    let_go(record);
     Counters::add(counters_.moved_in, record.order.size);
     on_return_(id);
   }
@@ -181,19 +185,14 @@ cl_int Residency::bring(Record& record) {
 
 bool Residency::keep_at_host(ObjectId id, const std::byte* contents, const Lock&) {
   const auto found = records_.find(id.value());
-  if (found == records_.end() || found->second.is_fixed || found->second.order.size > swap_left_) return false;
-  Record& record = found->second;
-  try {
-    record.copy = memory_in_pages(record.order.size);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
-  std::copy_n(contents, record.order.size, record.copy->data());
-  record.where = Record::Where::host;
-  out_ += record.order.size;
-  swap_left_ -= record.order.size;
+  if (found == records_.end() || found->second.is_fixed) return false;
+  const auto read = [contents](Range range, std::byte* to) {
+    std::copy_n(contents + range.offset, range.size, to);
+    return true;
+  };
+  const bool is_kept = store(found->second, read);
   count();
-  return true;
+  return is_kept;
 }
 
 // A command that needs more than there is.
@@ -220,8 +219,10 @@ cl_int Residency::leave_at_host(Record& record) {
     executor_.free(ObjectType::memory, record.order.id);
     record.where = Record::Where::host;
     out_ += size;
+    kept_ += size;
     swap_left_ -= size;
   }
+  if (!unpack(record)) return CL_MEM_OBJECT_ALLOCATION_FAILURE;
   NewBuffer order = record.order;
   order.host = record.copy->data();
   order.host_memory = record.copy;
@@ -235,26 +236,88 @@ cl_int Residency::leave_at_host(Record& record) {
 
 // Nothing that is under way uses it.
 bool Residency::take_away(Record& record) {
+  const auto read = [&](Range range, std::byte* to) {
+    return executor_.submit(command::Read{{record.order.id}, range, to}, {record.queue, {}, {}, Blocking::yes}) ==
+           CL_SUCCESS;
+  };
+  if (!store(record, read)) return false;
+  executor_.free(ObjectType::memory, record.order.id);
+  here_[record.device] -= record.order.size;
+  Counters::add(counters_.moved_out, record.order.size);
+  return true;
+}
+
+// As it is, which is fastest, or packed if that would leave little room for others.
+bool Residency::store(Record& record, const Source& read) {
   const std::size_t size = record.order.size;
-  if (size > swap_left_) return false;
   try {
-    record.copy = memory_in_pages(size);
+    if (size <= swap_left_ / 2) {
+      auto copy = memory_in_pages(size);
+      if (!read({0, size}, copy->data())) return false;
+      record.copy = std::move(copy);
+    } else {
+      PackedMemory packed;
+      std::vector<std::byte> block(std::min(size, PackedMemory::kBlock));
+      for (std::size_t offset = 0; offset < size; offset += block.size()) {
+        const std::span part{block.data(), std::min(block.size(), size - offset)};
+        if (!read({offset, part.size()}, part.data())) return false;
+        packed.add(part);
+        if (packed.size() > swap_left_) return false;
+      }
+      record.packed = std::move(packed);
+    }
   } catch (const std::bad_alloc&) {
     return false;
   }
-  const cl_int code = executor_.submit(command::Read{{record.order.id}, {0, size}, record.copy->data()},
-                                       {record.queue, {}, {}, Blocking::yes});
-  if (code != CL_SUCCESS) {
-    record.copy.reset();
+  record.where = Record::Where::host;
+  out_ += size;
+  kept_ += record.kept();
+  swap_left_ -= record.kept();
+  return true;
+}
+
+cl_int Residency::restore(Record& record) {
+  const ObjectId id = record.order.id;
+  const std::size_t size = record.order.size;
+  const Placement placement{record.queue, {}, {}, Blocking::yes};
+  if (record.copy) return executor_.submit(command::Write{{id}, {0, size}, record.copy->data()}, placement);
+  std::vector<std::byte> block(std::min(size, PackedMemory::kBlock));
+  cl_int code = CL_SUCCESS;
+  for (std::size_t offset = 0; offset < size && code == CL_SUCCESS; offset += block.size()) {
+    const std::span part{block.data(), std::min(block.size(), size - offset)};
+    record.packed.unpack(offset / PackedMemory::kBlock, part);
+    code = executor_.submit(command::Write{{id}, {offset, part.size()}, part.data()}, placement);
+  }
+  return code;
+}
+
+// To be worked on at the host.
+bool Residency::unpack(Record& record) {
+  if (record.copy) return true;
+  const std::size_t size = record.order.size;
+  const std::uint64_t more = size - std::min<std::uint64_t>(size, record.kept());
+  if (more > swap_left_) return false;
+  std::shared_ptr<HostMemory> copy;
+  try {
+    copy = memory_in_pages(size);
+  } catch (const std::bad_alloc&) {
     return false;
   }
-  executor_.free(ObjectType::memory, record.order.id);
-  record.where = Record::Where::host;
-  here_[record.device] -= size;
-  out_ += size;
-  swap_left_ -= size;
-  Counters::add(counters_.moved_out, size);
+  for (std::size_t offset = 0; offset < size; offset += PackedMemory::kBlock)
+    record.packed.unpack(offset / PackedMemory::kBlock,
+                         {copy->data() + offset, std::min(PackedMemory::kBlock, size - offset)});
+  record.packed = {};
+  record.copy = std::move(copy);
+  kept_ += more;
+  swap_left_ -= more;
   return true;
+}
+
+void Residency::let_go(Record& record) {
+  out_ -= record.order.size;
+  kept_ -= record.kept();
+  record.copy.reset();
+  record.packed = {};
 }
 
 bool Residency::wait_until_idle() {
@@ -288,12 +351,13 @@ void Residency::count() {
   for (const std::uint64_t bytes : here_) here += bytes;
   counters_.on_device.store(here, std::memory_order_relaxed);
   counters_.swapped_out.store(out_, std::memory_order_relaxed);
+  counters_.swap_used.store(kept_, std::memory_order_relaxed);
 }
 
 void Residency::hear(const MemoryWord& word) {
   const Lock lock{mutex_};
   answer_ = word;
-  if (word.what != Word::total) swap_left_ = word.swap_left;
+  if (word.what == Word::granted || word.what == Word::refused) swap_left_ = word.swap_left;
   if (word.what == Word::granted && word.device < allowed_.size()) {
     allowed_[word.device] = word.bytes;
     is_granted_ = true;

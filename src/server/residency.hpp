@@ -15,6 +15,7 @@
 #include "command/executor.hpp"
 #include "server/counters.hpp"
 #include "server/handover.hpp"
+#include "server/packed_memory.hpp"
 
 namespace grus::server {
 
@@ -33,6 +34,9 @@ class Residency {
   // Whether the session may have so much in all, of what its tenant may have. And that it has less.
   bool may_have(std::uint64_t total);
   void has_less(std::uint64_t total);
+
+  // The driver refuses a context: whether another session has made room since.
+  bool get_room_for_context();
 
   // Of a device, by its number; the queue is the session's own. It takes room when it is used for the first time.
   enum class Kind : std::uint8_t { buffer, fixed };
@@ -66,8 +70,13 @@ class Residency {
     bool is_fixed = false;
     int pins = 0;
     std::uint64_t used = 0;  // the last use of it
+    // At the host: as it is, or packed.
     std::shared_ptr<HostMemory> copy;
+    PackedMemory packed;
+    std::uint64_t kept() const { return copy ? order.size : packed.size(); }
   };
+  // Reads a part of it, false if that fails.
+  using Source = std::function<bool(Range, std::byte*)>;
 
   MemoryWord ask(Lock& lock, const Request& request);
   cl_int get_room(Lock& lock, std::uint32_t device, std::uint64_t wanted, bool& must);
@@ -78,6 +87,10 @@ class Residency {
   enum class Spare : std::uint8_t { nothing, what_is_needed };
   void make_room(std::uint32_t device, std::uint64_t at_most, Spare spare);
   bool take_away(Record& record);
+  bool store(Record& record, const Source& read);
+  cl_int restore(Record& record);
+  bool unpack(Record& record);
+  void let_go(Record& record);
   bool wait_until_idle();
   void count();
 
@@ -95,7 +108,8 @@ class Residency {
   std::uint64_t total_ = 0;      // that the session may have
   bool has_quota_ = false;       // so others of the same tenant want to know if it has less
   std::uint64_t out_ = 0;        // bytes that were moved out
-  std::uint64_t swap_left_ = 0;  // bytes that may be
+  std::uint64_t kept_ = 0;       // bytes that they take at the host
+  std::uint64_t swap_left_ = 0;  // bytes that others may take
   std::uint64_t asked_ = 0;      // the number of the last request
   bool is_granted_ = false;      // what was asked for, and isn't used yet
   MemoryWord answer_{};

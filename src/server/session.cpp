@@ -21,6 +21,7 @@ constexpr std::uint32_t kOwnSlots = 4096;                  // of events that the
 constexpr std::chrono::seconds kPatienceWithGreeting{10};  // for a greeting
 constexpr std::size_t kMostAnswers = 4096;  // that wait for a client to take them before no more is taken from it
 constexpr std::size_t kMostDeferred = 4096;
+constexpr std::chrono::milliseconds kIsIdle{100};  // a device that says so as soon as that
 constexpr std::chrono::milliseconds kTellAgain{10};
 
 struct TooMuch : std::runtime_error {
@@ -204,6 +205,12 @@ void Session::tell_end(const std::string& why) {
     if (const std::unique_lock lock{out_mutex_, std::try_to_lock}; lock) return send_locked(Kind::ended, 0, body, {});
     std::this_thread::sleep_for(kTellAgain);
   }
+}
+
+void Session::step_aside() {
+  executor_.when_idle(Whose::all, [this, since = std::chrono::steady_clock::now()] {
+    if (std::chrono::steady_clock::now() - since < kIsIdle) post([this] { send(Kind::step_aside, 0, {}); });
+  });
 }
 
 void Session::post(std::function<void()> job) { sender_.run(std::move(job)); }

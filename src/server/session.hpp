@@ -67,6 +67,7 @@ class Session {
   // What the server says about memory. To move some out waits for the device, on a thread of its own.
   void hear(const MemoryWord& word) { residency_.hear(word); }
   void move_out(const MemoryWord& word) { residency_.move_out(word); }
+  void step_aside();  // if it has nothing to do
 
  private:
   using Number = std::uint64_t;
@@ -223,6 +224,7 @@ class Session {
   bool is_clear(Memory& memory);
   bool is_done(Clearing& clearing);
   ObjectId own_queue_of(ObjectId context);
+  cl_int with_room(const std::function<cl_int()>& make);
   template <typename Command>
   void check_ranges(const Command& command) const;
   void check_range(ObjectId memory, std::size_t offset, std::size_t size) const;

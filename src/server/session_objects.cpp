@@ -106,6 +106,16 @@ void Session::handle_devices(const Head& head, Reader& reader) {
   }
 }
 
+// What drivers refuse when their device is full.
+cl_int Session::with_room(const std::function<cl_int()>& make) {
+  for (;;) {
+    const cl_int code = make();
+    const bool is_full =
+        code == CL_OUT_OF_RESOURCES || code == CL_OUT_OF_HOST_MEMORY || code == CL_MEM_OBJECT_ALLOCATION_FAILURE;
+    if (!is_full || !residency_.get_room_for_context()) return code;
+  }
+}
+
 void Session::handle_objects(const Head& head, Reader& reader) {
   switch (head.kind) {
     case Kind::create_context: {
@@ -119,7 +129,9 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const auto notice = [this, id](const char* text, const void*, std::size_t) {
         post([this, id, text = std::string{text}] { send(Kind::notice, 0, {}, id, text); });
       };
-      const cl_int code = executor_.create_context(id, devices, offered_platform(platform).index, properties, notice);
+      const std::uint32_t index = offered_platform(platform).index;
+      const cl_int code =
+          with_room([&] { return executor_.create_context(id, devices, index, properties, notice); });
       if (code == CL_SUCCESS) {
         create(ObjectType::context, id, code);
         register_bulk(id, devices);
@@ -141,7 +153,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       check_new(ObjectType::queue, id);
       check(ObjectType::context, context);
       check(ObjectType::device, device);
-      const cl_int code = executor_.create_queue(id, context, device, properties);
+      const cl_int code = with_room([&] { return executor_.create_queue(id, context, device, properties); });
       if (code == CL_SUCCESS) {
         create(ObjectType::queue, id, code);
         const auto queue = std::make_shared<Queue>();

@@ -232,6 +232,14 @@ void Session::handle_pages(const Head& head, Reader& reader) {
     }
     case Kind::end_pages:
       return end_pages();
+    case Kind::moving: {
+      const auto way = reader.take<MoveStage::Way>();
+      if (way > MoveStage::Way::arrives) throw BadMessage{"a move that goes nowhere"};
+      counters_.move_way.store(static_cast<std::uint64_t>(way), std::memory_order_relaxed);
+      counters_.move_done.store(reader.take<std::uint64_t>(), std::memory_order_relaxed);
+      counters_.move_all.store(reader.take<std::uint64_t>(), std::memory_order_relaxed);
+      return;
+    }
     default:
       throw BadMessage{"a message of no known kind"};
   }

@@ -183,6 +183,8 @@ int run_worker(int control, const WorkerOptions& options) {
         end_once_heard();
       } else if (again->what.memory.what == MemoryWord::What::move_out) {
         start_thread("grus-move-out", [=, word = again->what.memory] { session->move_out(word); }).detach();
+      } else if (again->what.memory.what == MemoryWord::What::step_aside) {
+        session->step_aside();
       } else if (again->what.memory.what != MemoryWord::What::nothing) {
         session->hear(again->what.memory);
       } else if (again->what.is_connection) {

@@ -15,6 +15,7 @@
 #include "channel/address.hpp"
 #include "channel/keys.hpp"
 #include "channel/pass.hpp"
+#include "objects/below.hpp"
 
 namespace grus::server {
 namespace {
@@ -171,6 +172,7 @@ void Workers::note_end(const Worker& worker, int status, bool server_is_ending) 
                                        : "the driver ended the worker";
   audit_.note("end", facts);
   memory_.remove(worker.session);
+  aside_.remove(worker.session);
   done_[worker.tenant] += *worker.counters;
   if (is_tenant_by_itself(worker.peer)) {
     memory_.forget(worker.tenant);
@@ -210,7 +212,7 @@ void Workers::hear(std::span<const pollfd> heard) {
 
 std::optional<int> Workers::patience() const {
   if (std::any_of(workers_.begin(), workers_.end(), [](const Worker& one) { return one.ends.has_value(); })) return 50;
-  if (memory_.waits()) return 100;
+  if (memory_.waits() || aside_.waits()) return 100;
   return std::nullopt;
 }
 
@@ -246,6 +248,10 @@ void Workers::hear_worker(Worker& worker) {
         if (!memory_.ask_room(worker.session, request.device, request.bytes, request.must != 0))
           say(worker.child, {MemoryWord::What::refused, request.device, request.number, 0, 0, 0});
         break;
+      case What::context:
+        worker.asked = request.number;
+        aside_.want(worker.session, Clock::now());
+        break;
       case What::moved_out:
         memory_.moved_out(worker.session, request.device, request.bytes);
         break;
@@ -255,7 +261,7 @@ void Workers::hear_worker(Worker& worker) {
 
 std::uint64_t Workers::swap_left() const {
   std::uint64_t left = options_.swap;
-  for (const Worker& worker : workers_) left -= std::min(left, worker.counters->swapped_out.load());
+  for (const Worker& worker : workers_) left -= std::min(left, worker.counters->swap_used.load());
   return left;
 }
 
@@ -263,7 +269,7 @@ void Workers::share_out_memory() {
   using What = MemoryShares::Action::What;
   const auto used_at = [this](std::uint64_t session) {
     const Worker* const worker = worker_of(session);
-    return Clock::time_point{std::chrono::nanoseconds{worker ? worker->counters->used_at.load() : 0}};
+    return worker ? worker->used_at() : Clock::time_point{};
   };
   for (const auto& [what, session, device, bytes] : memory_.decide(Clock::now(), used_at)) {
     const Worker* const worker = worker_of(session);
@@ -272,6 +278,28 @@ void Workers::share_out_memory() {
                       : what == What::refuse ? MemoryWord::What::refused
                                              : MemoryWord::What::move_out;
     say(worker->child, {word, device, what == What::move_out ? 0 : worker->asked, bytes, swap_left(), 0});
+  }
+  make_room_for_contexts();
+}
+
+void Workers::make_room_for_contexts() {
+  if (!aside_.waits()) return;
+  std::vector<SteppingAside::Look> sessions;
+  for (const Worker& worker : workers_) {
+    const bool has_context = worker.counters->objects[static_cast<std::size_t>(ObjectType::context)].load() != 0;
+    if (worker.session != 0 && has_context)
+      sessions.push_back({worker.session, worker.counters->commands.load() + worker.counters->round_trips.load(),
+                          worker.used_at()});
+  }
+  using What = SteppingAside::Action::What;
+  for (const auto& [what, session] : aside_.decide(Clock::now(), sessions)) {
+    const Worker* const worker = worker_of(session);
+    if (!worker) continue;
+    if (what == What::ask) audit_.note("asked to step aside", {{"session", fmt::format("{:016x}", session)}});
+    const auto word = what == What::ask     ? MemoryWord::What::step_aside
+                      : what == What::grant ? MemoryWord::What::made_room
+                                            : MemoryWord::What::refused;
+    say(worker->child, {word, 0, what == What::ask ? 0 : worker->asked, 0, swap_left(), 0});
   }
 }
 

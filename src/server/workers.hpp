@@ -24,6 +24,7 @@
 #include "server/memory_shares.hpp"
 #include "server/peer.hpp"
 #include "server/serve.hpp"
+#include "server/stepping_aside.hpp"
 
 namespace grus::server {
 
@@ -81,6 +82,7 @@ class Workers {
     Clock::time_point since{};
     std::string tenant{};
     std::uint64_t asked = 0;  // the number of its request for room
+    Clock::time_point used_at() const { return Clock::time_point{std::chrono::nanoseconds{counters->used_at.load()}}; }
     pid_t connecting = 0;     // the process that does so for it; 0: none
     std::string why{};        // the server ended it
     std::optional<Clock::time_point> ends{};
@@ -106,6 +108,7 @@ class Workers {
   void hear_worker(Worker& worker);
   void connect_for(Worker& worker, const Request& wanted) const;
   std::uint64_t swap_left() const;
+  void make_room_for_contexts();
   void end_greedy();
   static void end_session(Worker& worker);
 
@@ -115,6 +118,7 @@ class Workers {
   std::vector<Worker> workers_;
   std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   MemoryShares memory_;
+  SteppingAside aside_;
   std::map<std::string, Done> done_;  // by tenants, in sessions that have ended
   std::uint64_t sessions_started_ = 0;
   std::uint64_t greedy_ = 0;  // sessions that were ended for what they took

@@ -6,6 +6,8 @@
 //   no-icd             clIcdGetPlatformIDsKHR isn't there
 //   no-platforms       it is, and finds none
 //   buffers=COUNT      memory runs out when so many buffers exist
+//   contexts=COUNT@NAME  all processes that say this name have so many at a time, and no more
+//   unified            its memory is the host's
 //   hold               commands wait until somebody calls fake_vendor_let_go()
 //   device=PATH        the first context opens this file, and nobody ever closes it
 //   library=PATH       the first context loads this library, and nobody ever unloads it

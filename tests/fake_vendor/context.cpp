@@ -1,17 +1,48 @@
 // Contexts and queues.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include "answer.hpp"
+#include "behaviour.hpp"
 #include "worker.hpp"
 
-_cl_context::_cl_context() { fake::worker().add_context(); }
-_cl_context::~_cl_context() { fake::worker().remove_context(); }
+_cl_context::_cl_context(int its_place) : place{its_place} { fake::worker().add_context(); }
+_cl_context::~_cl_context() {
+  fake::worker().remove_context();
+  if (place >= 0) close(place);
+}
 
 namespace fake {
+namespace {
+
+// One of the places that all processes share: a name that a socket can have, and nobody else has. -1: as many as you
+// like; nothing: all are taken.
+std::optional<int> take_place() {
+  const auto told = value_of("contexts");
+  if (!told) return -1;
+  const std::size_t at = told->find('@');
+  for (int number = 0; number < std::atoi(told->c_str()); ++number) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string name = std::string(1, '\0') + told->substr(at + 1) + std::to_string(number);
+    name.copy(address.sun_path, sizeof address.sun_path);
+    const int place = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+    if (bind(place, reinterpret_cast<const sockaddr*>(&address), size) == 0) return place;
+    close(place);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 cl_context clCreateContext(const cl_context_properties*, cl_uint count, const cl_device_id* devices,
                            void(CL_CALLBACK*)(const char*, const void*, size_t, void*), void*, cl_int* code) {
   const bool valid = count == 1 && devices;
-  if (code) *code = valid ? CL_SUCCESS : CL_INVALID_VALUE;
-  return valid ? new _cl_context : nullptr;
+  const auto place = valid ? take_place() : std::nullopt;
+  if (code) *code = place ? CL_SUCCESS : valid ? CL_OUT_OF_RESOURCES : CL_INVALID_VALUE;
+  return place ? new _cl_context{*place} : nullptr;
 }
 
 cl_int clRetainContext(cl_context context) { return retain(context, CL_INVALID_CONTEXT); }

@@ -106,8 +106,9 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info query, size_t size, v
     case CL_DEVICE_LOCAL_MEM_SIZE:
     case CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE:
       return answer(room, cl_ulong{65536});
-    case CL_DEVICE_IMAGE_SUPPORT:
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
+      return answer(room, cl_bool{is_told("unified")});
+    case CL_DEVICE_IMAGE_SUPPORT:
     case CL_DEVICE_LINKER_AVAILABLE:
     case CL_DEVICE_ERROR_CORRECTION_SUPPORT:
       return answer(room, cl_bool{CL_FALSE});

@@ -70,8 +70,9 @@ struct _cl_platform_id : fake::Object {};
 struct _cl_device_id : fake::Object {};
 
 struct _cl_context : fake::Object {
-  _cl_context();
+  explicit _cl_context(int place);
   ~_cl_context();
+  const int place;  // a socket, if there are only so many places
 };
 
 struct _cl_command_queue : fake::Object {

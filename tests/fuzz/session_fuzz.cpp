@@ -218,6 +218,8 @@ void add_message(Client& client, Chooser& chooser) {
       return client.tell_some<Id>(kind);
     case Kind::expect_pages:
       return client.tell(kind);
+    case Kind::moving:
+      return client.tell_some<std::uint8_t, std::uint64_t, std::uint64_t>(kind);
     case Kind::set_queue_property:
       return client.tell_some<Id, cl_command_queue_properties, cl_bool>(kind);
     default:

@@ -162,6 +162,19 @@ class SwapTest(MemoryTest):
         self.ends(2)
         self.end(self.start(server))
 
+    def test_what_there_is_no_room_for_at_the_host_is_packed(self):
+        server = self.serve("--device-memory", "64MiB", "--swap", "8MiB")
+        first = self.start(server, "--dull", "--wait")
+        self.expect_ready(first)
+        other = self.start(server, "--dull", "--wait")
+        self.expect_ready(other)
+        sessions = self.sessions()
+        self.assertGreaterEqual(sum(one["swapped_out_bytes"] for one in sessions), 32 * MIB)
+        self.assertLess(sum(one["swap_used_bytes"] for one in sessions), 8 * MIB)
+        self.end(first)
+        self.end(other)
+        self.assertGreaterEqual(sum(end["moved_in_bytes"] for end in self.ends(2)), 32 * MIB)
+
     def test_who_is_killed_gives_its_room_back(self):
         server = self.serve("--device-memory", "64MiB", "--swap", "1MiB")
         first = self.start(server, "--wait")
@@ -170,7 +183,6 @@ class SwapTest(MemoryTest):
         first.wait()
         self.ends(1)
         self.end(self.start(server))
-
 
     def test_a_session_that_is_moved_takes_along_what_was_moved_out(self):
         first, other = [self.enterContext(Server(GRUS, "unix", None, self.own, ["--device-memory", "96MiB"]))
@@ -181,6 +193,44 @@ class SwapTest(MemoryTest):
                               timeout=SECONDS, check=False)
         self.assertEqual(move.returncode, 0, move.stdout + move.stderr)
         self.end(program)
+
+
+class ContextTest(MemoryTest):
+    """With a driver that has so many contexts and no more, for all processes together."""
+
+    def setUp(self):
+        super().setUp()
+        library = GRUS.parent.parent / "lib/tests/libfake_vendor.so"
+        vendors = self.folder / "vendors"
+        vendors.mkdir()
+        (vendors / "fake.icd").write_text(f"{library}\n")
+        # With the host's memory: that driver runs no kernels, by which a device would tell what has changed.
+        self.own = os.environ | {"OCL_ICD_VENDORS": str(vendors), "GRUS_VENDORS": str(vendors)}
+
+    def serve_contexts(self, count):
+        self.own |= {"FAKE_VENDOR": f"unified,contexts={count}@{self.folder}"}
+        return self.serve("--no-sandbox")
+
+    def begin(self, server):
+        program = self.start(server, "--buffers", 2, "--rounds", 0, "--wait")
+        self.expect_ready(program)
+        return program
+
+    def test_who_does_nothing_steps_aside_and_comes_back(self):
+        server = self.serve_contexts(2)
+        programs = [self.begin(server) for _ in range(4)]
+        self.assertTrue(wait_for(lambda: len(self.sessions()) == 2, 10))
+        events = [json.loads(line)["event"] for line in self.audit.read_text().splitlines()]
+        self.assertEqual(events.count("asked to step aside"), 2)
+        for program in programs:
+            self.end(program)
+        self.ends(4 + 2)  # two of them came twice
+
+    def test_without_room_who_asks_fails_alone(self):
+        server = self.serve_contexts(0)
+        done = through(server, SWAPPED, "--buffers", "2", "--rounds", "0", env=self.own)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("context: OpenCL error -5", done.stderr)
 
 
 class QuotaTest(MemoryTest):

@@ -69,6 +69,18 @@ class TopTest(SeeingTest):
         self.assertNotIn("device_percent", tenant)
         self.assertRegex(self.top(server).stdout, rf"(?m)^{self.user} +1 +1 +- +- ")
 
+    def test_moves_that_are_under_way(self):
+        first = self.serve()
+        program = self.start(first, "--buffers", 12)
+        with Server(GRUS, "unix", None, self.own) as other:
+            with subprocess.Popen([GRUS, "move", str(program.pid), "--to", other.address, "--bandwidth", "8MB"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as move:
+                for server, way in ((first, "leaves"), (other, "arrives")):
+                    self.assertTrue(wait_for(lambda: re.search(rf"(?m)^[0-9a-f]{{16}} .* {way} .* MiB +48.0 MiB$",
+                                                               self.top(server).stdout), 10), self.top(server).stdout)
+                move.kill()
+            self.assertTrue(wait_for(lambda: "leaves" not in self.top(first).stdout, 10), "given up")
+
     def test_a_server_that_is_not_there(self):
         done = subprocess.run([GRUS, "top", "unix:/nowhere/socket"], capture_output=True, text=True, timeout=SECONDS,
                               check=False)

@@ -2,6 +2,7 @@
 // again, and compares what is in them with what must be there. Says "ready" once it has them, and "done".
 // --buffers COUNT (12), --mib SIZE of each (4), --rounds COUNT (3). --wait: for a line, after "ready". --view: a part
 // of the first buffer is another object's, too. --fails: the first use of a buffer must fail, for want of memory.
+// --dull: what they have in them can be packed.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -26,6 +27,7 @@ struct Options {
   bool waits = false;
   bool has_view = false;
   bool fails = false;
+  bool is_dull = false;
 };
 
 struct Buffer {
@@ -84,7 +86,7 @@ class Program {
     buffer.expected.resize(items_);
     if (index % 3 != 2 && !options_.fails) {
       for (std::size_t item = 0; item < items_; ++item)
-        buffer.expected[item] = static_cast<std::uint32_t>(item * 2654435761U + index);
+        buffer.expected[item] = static_cast<std::uint32_t>((options_.is_dull ? item >> 12U : item) * 2654435761U + index);
     }
     cl_int code = CL_SUCCESS;
     const std::size_t size = items_ * sizeof(cl_uint);
@@ -134,6 +136,7 @@ int main(int count, char** arguments) {
     if (name == "--wait") options.waits = true;
     if (name == "--view") options.has_view = true;
     if (name == "--fails") options.fails = true;
+    if (name == "--dull") options.is_dull = true;
     const std::size_t value = index + 1 < count ? std::strtoul(arguments[index + 1], nullptr, 10) : 0;
     if (name == "--buffers") options.buffers = value;
     if (name == "--mib") options.mib = value;
