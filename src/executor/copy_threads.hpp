@@ -15,6 +15,12 @@ class CopyThreads {
  public:
   // Streaming stores leave the destination out of the caches: better for what is larger than they are.
   enum class Stores { plain, streaming };
+  // For each thread they are a quarter faster than plain ones. But of large writes to a device what waits for its
+  // transfer stays in the cache with plain ones, which leaves more of the memory's speed: 48 instead of 40 GB/s.
+  static constexpr Stores stores_of_writes(std::size_t size) {
+    return size < (std::size_t{64} << 20U) ? Stores::streaming : Stores::plain;
+  }
+  static constexpr unsigned kLeastCores = 4;  // with fewer, one thread is as fast
 
   // A stretch of memory that is copied, in pieces, by whichever threads are free.
   class Part {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "executor/copy_threads.hpp"
+
 namespace grus {
 
 struct HostBlock {
@@ -33,6 +35,22 @@ struct HostBlock {
   HostBlock packed_at(const std::byte* place) const {
     return {const_cast<std::byte*>(place), row, rows, slices, row, row * rows};
   }
+};
+
+// A copy that goes on beside its caller, if it is large and there are cores for that; else it is over at once.
+class CopyBeside {
+ public:
+  CopyBeside() = default;
+  ~CopyBeside() { finish(); }
+  CopyBeside(const CopyBeside&) = delete;
+  CopyBeside& operator=(const CopyBeside&) = delete;
+
+  void start(std::byte* to, const std::byte* from, std::size_t size, CopyThreads::Stores stores);
+  void finish();
+
+ private:
+  CopyThreads::Part part_;
+  bool is_started_ = false;
 };
 
 // Large ones with several threads, where there are cores for them.

@@ -195,6 +195,7 @@ class RemoteExecutor final : public Executor {
   cl_int tell(const Command& command, const Placement& placement);
   void make_slots();
   std::byte* take_slot();
+  std::byte* take_free_slot();
   bool goes_in_slots(const HostBlock& block, const Placement& placement, bool is_stretch);
   bool is_in_arena(const HostBlock& block) const;
   bool are_complete(std::span<const ObjectId> events);

@@ -4,6 +4,7 @@
 // the next is copied; the stream.
 #include <algorithm>
 
+#include "base/per_process.hpp"
 #include "executor/remote.hpp"
 #include "executor/remote_place.hpp"
 
@@ -50,18 +51,20 @@ void RemoteExecutor::make_slots() {
     free_slots_.push_back(memory->bulk().data() + start);
 }
 
+// With the connection's lock. Null if there is none; the one that was used last is in the caches.
+std::byte* RemoteExecutor::take_free_slot() {
+  if (free_slots_.empty()) return nullptr;
+  std::byte* const slot = free_slots_.back();
+  free_slots_.pop_back();
+  return slot;
+}
+
 // Null if the connection is lost.
 std::byte* RemoteExecutor::take_slot() {
-  std::byte* slot = nullptr;
-  const auto take = [&] {
-    if (free_slots_.empty()) return false;
-    slot = free_slots_.back();
-    free_slots_.pop_back();
-    return true;
-  };
-  if (connection_->with_lock(take)) return slot;
+  std::byte* slot = connection_->with_lock([&] { return take_free_slot(); });
+  if (slot) return slot;
   connection_->flush();
-  connection_->wait_until([&] { return take() || connection_->is_lost(); });
+  connection_->wait_until([&] { return (slot = take_free_slot()) || connection_->is_lost(); });
   return slot;
 }
 
@@ -187,20 +190,39 @@ void RemoteExecutor::write_from(std::byte* slot, const Command& command, const P
   connection_->ask_later({}, taken, kind_of<Command>(), Place{placement}, command, arena_->place_of(slot));
 }
 
+// One slot is filled while the one before it is told of.
 template <typename Command>
 cl_int RemoteExecutor::write_in_slots(const Command& command, const HostBlock& from, const Placement& placement) {
   if constexpr (std::is_same_v<Command, command::Write>) {
-    command::Write part = command;
-    for (std::size_t done = 0; done < from.size(); done += part.range.size) {
+    const CopyThreads::Busy busy{of_this_process<CopyThreads>()};
+    std::array<CopyBeside, 2> copies;
+    std::array<std::byte*, 2> slots{};
+    const std::size_t count = (from.size() + kSlot - 1) / kSlot;
+    std::size_t told = 0;
+    const auto tell_of_next = [&] {
+      const std::size_t done = told * kSlot;
+      copies[told % 2].finish();
+      command::Write part = command;
       part.range = {command.range.offset + done, std::min(kSlot, from.size() - done)};
-      const bool is_last = done + part.range.size == from.size();
-      std::byte* const slot = take_slot();
+      write_from(slots[told % 2], part,
+                 {placement.queue, told == 0 ? placement.waits : std::span<const ObjectId>{},
+                  told + 1 == count ? placement.event : ObjectId{}, placement.blocking});
+      ++told;
+    };
+    for (std::size_t number = 0; number < count; ++number) {
+      std::byte*& slot = slots[number % 2];
+      slot = connection_->with_lock([&] { return take_free_slot(); });
+      if (!slot) {
+        if (told < number) tell_of_next();  // it may be what is waited for
+        slot = take_slot();
+      }
       if (!slot) return kLost;
-      copy_bytes(slot, from.start + done, part.range.size);
-      write_from(slot, part,
-                 {placement.queue, done == 0 ? placement.waits : std::span<const ObjectId>{},
-                  is_last ? placement.event : ObjectId{}, placement.blocking});
+      const std::size_t done = number * kSlot;
+      copies[number % 2].start(slot, from.start + done, std::min(kSlot, from.size() - done),
+                               CopyThreads::stores_of_writes(from.size()));
+      if (told < number) tell_of_next();
     }
+    tell_of_next();
   } else {
     std::byte* const slot = take_slot();
     if (!slot) return kLost;

@@ -19,20 +19,12 @@ constexpr std::size_t kMiB = std::size_t{1} << 20;
 
 // From this size on, what the threads save is more than what waking them costs.
 constexpr std::size_t kLeastSize = 2 * kMiB;
-// One thread copies no faster than a driver does.
-constexpr unsigned kLeastCores = 4;
 // Large enough that sending a chunk costs little beside its transfer, small enough that a ring may stay in a cache.
 constexpr std::size_t kSlotSize = 8 * kMiB;
 // Smaller copies are cut smaller, so that copying and transferring still overlap.
 constexpr std::size_t kLeastChunk = kMiB;
 constexpr std::size_t kLeastChunks = 8;
-// A quarter faster than plain stores, for each thread. But of large writes what waits for its transfer stays in the
-// cache, which leaves more of the memory's speed: 48 instead of 40 GB/s.
 constexpr auto kStoresOfReads = CopyThreads::Stores::streaming;
-constexpr std::size_t kPlainFrom = 64 * kMiB;
-constexpr CopyThreads::Stores stores_of_writes(std::size_t size) {
-  return size < kPlainFrom ? CopyThreads::Stores::streaming : CopyThreads::Stores::plain;
-}
 // For tests: several chunks in copies that are quickly compared.
 constexpr std::size_t kSlotSizeIfAlways = std::size_t{64} << 10;
 
@@ -138,7 +130,7 @@ cl_int StagedCopy::write(const std::byte* from) {
   for (std::size_t chunk = 0; chunk < count; ++chunk) {
     Slot& slot = ring_.slot(chunk);
     if (const cl_int code = wait(slot); code != CL_SUCCESS) return code;
-    start(chunk, slot.memory, from + start_of(chunk), stores_of_writes(copy_.size));
+    start(chunk, slot.memory, from + start_of(chunk), CopyThreads::stores_of_writes(copy_.size));
     if (chunk == 0) continue;
     finish(ring_.slot(chunk - 1));
     if (const cl_int code = send(chunk - 1); code != CL_SUCCESS) return code;
@@ -323,7 +315,7 @@ std::unique_ptr<Staging> Staging::for_queue(cl_context context, cl_device_id dev
   const Mode mode = mode_from_environment();
   if (mode == Mode::off) return nullptr;
   if (mode == Mode::where_it_gains) {
-    if (!has_its_own_memory(device) || of_this_process<CopyThreads>().cores() < kLeastCores) return nullptr;
+    if (!has_its_own_memory(device) || of_this_process<CopyThreads>().cores() < CopyThreads::kLeastCores) return nullptr;
   }
   const std::size_t slot_size = mode == Mode::always ? kSlotSizeIfAlways : kSlotSize;
   const std::size_t least_size = mode == Mode::always ? 1 : kLeastSize;
