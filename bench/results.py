@@ -168,6 +168,7 @@ SECTIONS = [
      "--json bench/results/served-pocl.json"),
     ("Through a server, NVIDIA", ["served-nvidia*.json"], overhead, "bench/gpu.sh --out bench/results"),
     ("Sessions", ["sessions*.json"], sessions, "bench/sessions.py --json bench/results/sessions-pocl.json"),
+    ("Through a slow link", ["packing*.json"], plain, "bench/packing.py --json bench/results/packing-pocl.json"),
     ("Tenants", ["tenants*.json"], tenants, "bench/tenants.py --json bench/results/tenants-pocl.json"),
     ("Moves", ["moves*.json"], plain, "bench/moves.py --json bench/results/moves-pocl.json"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "

@@ -6,7 +6,9 @@
 #include <cstring>
 #include <vector>
 
+#include "base/lz4.hpp"
 #include "channel/kinds.hpp"
+#include "channel/packing.hpp"
 #include "channel/stream.hpp"
 #include "channel/wire.hpp"
 
@@ -26,26 +28,16 @@ class Input {
     last_ = stream_.receive_some(ahead_.data(), ahead_.size());
     return has_some();
   }
+  // So many of the next bytes come in blocks (packing.hpp).
+  void expect_blocks(std::size_t size) { in_blocks_ = size; }
   void read(void* to, std::size_t size) {
-    if (size == 0) return;
     auto* next = static_cast<std::byte*>(to);
-    const std::size_t known = std::min(size, last_ - first_);
-    std::memcpy(next, ahead_.data() + first_, known);
-    first_ += known;
-    next += known;
-    size -= known;
-    if (size == 0) return;
-    if (size >= ahead_.size()) {
-      while (size != 0) {
-        const std::size_t received = stream_.receive_much(next, size);
-        next += received;
-        size -= received;
-      }
-      return;
+    if (in_blocks_ == 0 && block_first_ == block_.size()) return read_plain(next, size);
+    while (size != 0) {
+      const std::size_t some = read_of_block(next, size);
+      next += some;
+      size -= some;
     }
-    fill(size);
-    std::memcpy(next, ahead_.data(), size);
-    first_ = size;
   }
   Head read_head() {
     Head head;
@@ -56,11 +48,59 @@ class Input {
   void read_body(const Head& head, Bytes& body) {
     body.resize(head.body);
     read(body.data(), body.size());
+    if (head.in_blocks) expect_blocks(head.bulk);
   }
 
  private:
   static constexpr std::size_t kAhead = 64 * 1024;
 
+  void read_plain(std::byte* to, std::size_t size) {
+    if (size == 0) return;
+    const std::size_t known = std::min(size, last_ - first_);
+    std::memcpy(to, ahead_.data() + first_, known);
+    first_ += known;
+    to += known;
+    size -= known;
+    if (size == 0) return;
+    if (size >= ahead_.size()) {
+      while (size != 0) {
+        const std::size_t received = stream_.receive_much(to, size);
+        to += received;
+        size -= received;
+      }
+      return;
+    }
+    fill(size);
+    std::memcpy(to, ahead_.data(), size);
+    first_ = size;
+  }
+  // No more than one block has. A whole one that was sent as it is needn't be kept here.
+  std::size_t read_of_block(std::byte* to, std::size_t size) {
+    if (block_first_ == block_.size()) {
+      const std::size_t whole = std::min<std::size_t>(kBlock, in_blocks_);
+      BlockSize sent = 0;
+      read_plain(reinterpret_cast<std::byte*>(&sent), sizeof sent);
+      if (sent > whole || sent == 0) throw wire::BadMessage{"a block of more than it is"};
+      in_blocks_ -= whole;
+      if (sent == whole && size >= whole) {
+        read_plain(to, whole);
+        return whole;
+      }
+      block_.resize(whole);
+      block_first_ = 0;
+      if (sent == whole) {
+        read_plain(block_.data(), whole);
+      } else {
+        packed_.resize(sent);
+        read_plain(packed_.data(), sent);
+        if (!lz4::unpack(packed_, block_)) throw wire::BadMessage{"a block that can't be unpacked"};
+      }
+    }
+    const std::size_t some = std::min(size, block_.size() - block_first_);
+    std::memcpy(to, block_.data() + block_first_, some);
+    block_first_ += some;
+    return some;
+  }
   void fill(std::size_t at_least) {
     first_ = 0;
     last_ = 0;
@@ -82,6 +122,10 @@ class Input {
   std::vector<std::byte> ahead_;
   std::size_t first_ = 0;
   std::size_t last_ = 0;
+  std::size_t in_blocks_ = 0;  // bytes that are yet to come so
+  std::vector<std::byte> packed_;
+  std::vector<std::byte> block_;
+  std::size_t block_first_ = 0;
 };
 
 }  // namespace grus::channel

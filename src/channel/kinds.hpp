@@ -70,7 +70,8 @@ struct Head {
   Kind kind = Kind::hello;
   Crowd crowd = Crowd::no;   // several threads of the client use the connection
   std::uint64_t number = 0;  // of the question; 0: no answer is wanted
-  std::uint64_t bulk = 0;    // bytes
+  std::uint64_t bulk : 63 = 0;      // bytes
+  std::uint64_t in_blocks : 1 = 0;  // see packing.hpp
 };
 
 // Commands by their number on the wire. Native kernels are code of the program's own process and never leave it. Maps

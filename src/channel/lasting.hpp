@@ -34,6 +34,7 @@ class LastingStream final : public Stream {
   void shut() override;
   void abandon() override;
 
+  std::uint64_t rate() const override { return current()->rate(); }
   void let_go() override;
 
   // There is a better connection, which offer() makes known to who connects again. It is taken at once: whoever uses

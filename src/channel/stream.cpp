@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "channel/packing.hpp"
+
 namespace grus::channel {
 namespace {
 
@@ -122,6 +124,8 @@ std::size_t SocketStream::receive(void* to, std::size_t size, int flags) {
   if (received == 0 && size != 0) throw Lost{"the connection was closed", Lost::How::closed};
   return static_cast<std::size_t>(received);
 }
+
+std::uint64_t SocketStream::rate() const { return delivery_rate(socket_.get()); }
 
 Stream::Ready SocketStream::wait(const Wish& wish) { return wait_for_socket(socket_.get(), wish); }
 

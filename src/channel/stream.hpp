@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -55,6 +56,8 @@ class Stream {
 
   // The last so many bytes that were sent may not have come to the other side's system yet.
   virtual std::size_t outstanding() const { return 0; }
+  // Bytes per second that the other side takes; 0: not known, or as fast as memory is.
+  virtual std::uint64_t rate() const { return 0; }
   // The memory of all that was sent may change from here on.
   virtual void let_go() {}
 
@@ -72,6 +75,7 @@ class SocketStream final : public Stream {
   void shut() override;
   void abandon() override { socket_.reset(); }
   std::size_t outstanding() const override;
+  std::uint64_t rate() const override;
 
  private:
   std::size_t receive(void* to, std::size_t size, int flags);

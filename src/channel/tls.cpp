@@ -10,6 +10,7 @@
 
 #include "base/log.hpp"
 #include "channel/openssl.hpp"
+#include "channel/packing.hpp"
 
 namespace grus::channel {
 namespace {
@@ -265,6 +266,8 @@ std::uint64_t TlsStream::came_so_far() const {
   int bytes = 0;
   return ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 ? sent_ - static_cast<std::uint64_t>(bytes) : 0;
 }
+
+std::uint64_t TlsStream::rate() const { return delivery_rate(socket_.get()); }
 
 std::size_t TlsStream::outstanding() const {
   const std::lock_guard lock{mutex_};

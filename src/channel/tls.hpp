@@ -40,6 +40,7 @@ class TlsStream final : public Stream {
   void shut() override;
   void abandon() override { socket_.reset(); }
   std::size_t outstanding() const override;
+  std::uint64_t rate() const override;
 
  private:
   // A record can only be read when all of it has come.

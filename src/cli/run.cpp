@@ -38,6 +38,7 @@ struct Options {
   std::string profile;
   GpuOptions gpu;
   bool one_platform = false;
+  bool compress = false;
   std::string present_as;
   std::string log;
   std::string report;
@@ -86,6 +87,7 @@ void set_environment(const Options& options, const Installation& installation) {
   unsetenv("OCL_ICD_FILENAMES");  // drivers that the Khronos loader would show beside Grus
   set_gpu_environment(options.gpu);
   set("GRUS_PLATFORMS", options.one_platform ? "one" : "");
+  set("GRUS_COMPRESS", options.compress ? "1" : "");
   set("GRUS_PRESENT_AS", options.present_as);
   set("GRUS_LOG", options.log);
   set("GRUS_NAME", options.name);
@@ -163,6 +165,8 @@ Subcommand add_run(CLI::App& grus, const std::vector<std::string>& after_dashes)
       ->type_name("FILE");
   add_gpu_options(*app, options->gpu);
   app->add_flag("--one-platform", options->one_platform, "Show equal platforms of several servers as one");
+  app->add_flag("--compress", options->compress,
+                "Pack data on its way to and from a tcp: server, where the link is slower than packing");
   app->add_option("--present-as", options->present_as, "What every device claims to be, for programs that want a GPU")
       ->check(CLI::IsMember({"gpu", "cpu", "accelerator"}))
       ->option_text("gpu|cpu|accelerator");

@@ -167,20 +167,29 @@ void Connection::send(const HostBlock* bulk) {
     copy_block(bulk->packed_at(packed.data()), *bulk);
     parts[1] = {packed.data(), packed.size()};
   }
-  std::span<iovec> left{parts, parts[1].iov_len != 0 ? 2U : 1U};
   try {
-    while (!left.empty() && !is_lost()) {
-      stream_->send_some(left);
-      if (!left.empty()) wait_for_room();
+    if (goes_in_blocks(parts[1].iov_len)) {
+      send_parts({parts, 1});
+      packer_->send({static_cast<const std::byte*>(parts[1].iov_base), parts[1].iov_len},
+                    [this](std::span<iovec> block) { send_parts(block); });
+    } else {
+      send_parts({parts, parts[1].iov_len != 0 ? 2U : 1U});
     }
   } catch (const channel::Lost& lost) {
     const std::lock_guard lock{in_mutex_};
     lose(lost.what());
   }
-  stream_->let_go();
   left_ += out_.size();
   out_.clear();
   last_sent_.store(Clock::now(), std::memory_order_relaxed);
+}
+
+void Connection::send_parts(std::span<iovec> parts) {
+  while (!parts.empty() && !is_lost()) {
+    stream_->send_some(parts);
+    if (!parts.empty()) wait_for_room();
+  }
+  stream_->let_go();
 }
 
 // The server may take nothing before it is rid of what it has to say.
@@ -216,7 +225,7 @@ void Connection::receive_one() {
     }
     if (head.kind == channel::Kind::step_aside) {
       input_.read_body(head, body);
-      if (on_step_aside) on_step_aside();
+      if (const auto step_aside = on_step_aside.load()) step_aside();
       return;
     }
     Incoming bulk;

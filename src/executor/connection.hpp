@@ -113,13 +113,18 @@ class Connection {
     Connection& connection_;
   };
 
+  // Data is packed from here on, where that wins: the server knows how.
+  void pack() {
+    const std::lock_guard lock{out_mutex_};
+    packer_.emplace(*stream_, channel::Packer::from_environment());
+  }
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
   void count_round_trip() { round_trips_.fetch_add(1, std::memory_order_relaxed); }
   std::uint64_t round_trips() const { return round_trips_.load(std::memory_order_relaxed); }
 
   std::function<void(wire::Reader&)> on_notice;  // what the server says unasked
-  // It asks this session to make room, while that does nothing. For all connections, before there is one.
-  static inline void (*on_step_aside)() = nullptr;
+  // It asks this session to make room, while that does nothing.
+  static inline std::atomic<void (*)()> on_step_aside = nullptr;
 
  private:
   struct Pending {
@@ -147,13 +152,14 @@ class Connection {
   void put(Number number, std::size_t bulk, channel::Kind kind, const Values&... values) {
     const std::size_t start = out_.size();
     last_ = left_ + start;
-    channel::Head head{0, kind, crowd(), number, bulk};
+    channel::Head head{0, kind, crowd(), number, bulk, goes_in_blocks(bulk)};
     wire::Writer writer{out_};
     writer.add(&head, sizeof head);
     writer(values...);
     head.body = static_cast<std::uint32_t>(out_.size() - start - sizeof head);
     std::memcpy(out_.data() + start, &head.body, sizeof head.body);
   }
+  bool goes_in_blocks(std::size_t bulk) const { return packer_ && bulk >= channel::kInBlocksFrom; }
   // Whether more than one thread uses the connection: then the server must not let one wait for another.
   channel::Crowd crowd() {
     thread_local const Connection* used = nullptr;
@@ -167,6 +173,7 @@ class Connection {
   std::optional<Bytes> wait(Number number);
   void send_soon();
   void send(const HostBlock* bulk);
+  void send_parts(std::span<iovec> parts);
   void receive_one();
   void receive_bulk(const HostBlock& to, std::size_t size);
   void lose(const std::string& why);
@@ -194,6 +201,7 @@ class Connection {
   Position last_ = 0;        // where the last message does
   std::size_t threads_ = 0;  // that have sent something
   std::atomic<Clock::time_point> last_sent_;
+  std::optional<channel::Packer> packer_;
 
   // Guards what follows. May be taken with out_mutex_ held, not the other way round.
   std::mutex in_mutex_;

@@ -78,8 +78,10 @@ RemoteExecutor::RemoteExecutor(channel::Opened channel, const std::string& serve
     if (const auto found = notices_.find(context.value()); found != notices_.end() && found->second)
       found->second(text.c_str(), nullptr, 0);
   };
-  const auto answer = connection_->ask(Kind::hello, std::string{GRUS_VERSION});
+  const bool packs = channel::Packer::from_environment() != channel::Packer::Use::off && !connection_->memory();
+  const auto answer = connection_->ask(Kind::hello, std::string{GRUS_VERSION}, packs);
   if (!answer) throw channel::Lost{fmt::format("{}: it closed the connection", server)};
+  if (packs) connection_->pack();
   wire::Reader reader{*answer};
   reader(credit_);
   for (auto left = reader.take<std::size_t>(); left != 0; --left) {

@@ -184,17 +184,27 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
 }
 
 void Session::send_locked(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {
-  Head head{static_cast<std::uint32_t>(body.size()), kind, channel::Crowd::no, number, bulk.size()};
+  Head head{static_cast<std::uint32_t>(body.size()), kind, channel::Crowd::no, number, bulk.size(),
+            goes_in_blocks(bulk.size())};
   iovec parts[3] = {{&head, sizeof head},
                     {const_cast<std::byte*>(body.data()), body.size()},
                     {const_cast<std::byte*>(bulk.data()), bulk.size()}};
   Counters::add(counters_.bytes_out, sizeof head + body.size() + bulk.size());
   answers_.fetch_add(1, std::memory_order_release);
   try {
-    stream_->send({parts, bulk.empty() ? 2U : 3U});
+    if (head.in_blocks) {
+      stream_->send({parts, 2});
+      send_blocks(bulk);
+    } else {
+      stream_->send({parts, bulk.empty() ? 2U : 3U});
+    }
   } catch (const channel::Lost&) {
     stream_->shut();  // whoever reads from the client notices
   }
+}
+
+void Session::send_blocks(std::span<const std::byte> data) {
+  packer_->send(data, [this](std::span<iovec> block) { stream_->send(block); });
 }
 
 // Whoever sends may wait for the device, and so for ever.
@@ -392,6 +402,8 @@ void Session::handle(const Head& head, Reader& reader) {
 
 void Session::hello(Number number, Reader& reader) {
   (void)reader.take<std::string>();  // the client's version, for people
+  // From the next answer on.
+  const bool packs = reader.take<bool>() && !memory_;
   Bytes body;
   wire::Writer writer{body};
   const auto platforms = executor_.platforms();
@@ -412,7 +424,10 @@ void Session::hello(Number number, Reader& reader) {
       }
     }
   }
-  send_message(Kind::answer, number, body, {});
+  const std::lock_guard lock{out_mutex_};
+  send_locked(Kind::answer, number, body, {});
+  if (packs) packer_.emplace(*stream_, pack_use());
+  packs_ = packs;
 }
 
 // A device has as much memory as its tenant may have of it.

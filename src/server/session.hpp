@@ -256,17 +256,26 @@ class Session {
   }
   void send_message(channel::Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk);
   void send_locked(channel::Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk);
+  bool goes_in_blocks(std::size_t bulk) const { return packer_ && bulk >= channel::kInBlocksFrom; }
+  void send_blocks(std::span<const std::byte> data);
+  // The client has asked for it; the server's environment can only ask for more.
+  static channel::Packer::Use pack_use() {
+    using Use = channel::Packer::Use;
+    return std::max(Use::where_it_wins, channel::Packer::from_environment());
+  }
   void post(std::function<void()> job);  // for the thread that sends what vendors' threads have finished
   void aside(const channel::Head& head, std::function<void()> job);
 
   const std::unique_ptr<channel::Stream> stream_;
   const std::shared_ptr<channel::SharedMemory> memory_;  // null over a network
+  std::atomic<bool> packs_{false};                       // as the client wishes
   channel::Input input_;
   Executor& executor_;
   const Terms terms_;
   Counters& counters_;
   std::mutex output_mutex_;  // keeps what is printed in order
-  std::mutex out_mutex_;     // keeps messages apart
+  std::mutex out_mutex_;     // keeps messages apart, and guards what follows
+  std::optional<channel::Packer> packer_;  // if the client wants data packed, where that wins
 
   KnownObjects objects_[8];  // by type
   std::size_t object_count_ = 0;
@@ -311,6 +320,7 @@ class Session {
 
   std::mutex sending_mutex_;  // guards what follows, while pages are sent
   std::unique_ptr<channel::Stream> pages_out_;
+  std::optional<channel::Packer> page_packer_;
   std::unique_ptr<memory::Conveyor> conveyor_;
   std::map<std::uint64_t, memory::SentPages> sent_pages_;  // by memory
   std::mutex pages_mutex_;                                 // guards what follows

@@ -415,8 +415,9 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
   ObjectId read_event;
   Bytes body;
   wire::Writer{body}(cl_int{CL_SUCCESS});
-  Head head{static_cast<std::uint32_t>(body.size()), Kind::answer, channel::Crowd::no, number, transfer.size};
   const std::lock_guard lock{out_mutex_};
+  Head head{static_cast<std::uint32_t>(body.size()), Kind::answer, channel::Crowd::no, number, transfer.size,
+            goes_in_blocks(transfer.size)};
   Counters::add(counters_.bytes_out, sizeof head + body.size() + transfer.size);
   iovec begin[2] = {{&head, sizeof head}, {body.data(), body.size()}};
   stream_->send(begin);
@@ -424,6 +425,7 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
     if (!read) return;
     if (executor_.wait({&read_event, 1}) != CL_SUCCESS)
       throw channel::Lost{"the device failed in the middle of a read"};
+    if (head.in_blocks) return send_blocks({read, read_size});
     iovec piece{read, read_size};
     stream_->send({&piece, 1});
   };

@@ -21,15 +21,22 @@ constexpr std::size_t kLargestRun = memory::kChunk;
 
 // What is before pages on the way. Without data they are cleared; one of no size says that all has been sent.
 struct Run {
+  enum class Data : std::uint64_t { none, plain, in_blocks };
   ObjectId memory;
   std::uint64_t offset = 0;
   std::uint64_t size = 0;
-  std::uint64_t has_data = 0;
+  Data data = Data::none;
 };
 
-void send_run(channel::Stream& stream, Run run, const std::byte* data) {
-  iovec parts[2] = {{&run, sizeof run}, {const_cast<std::byte*>(data), data ? run.size : 0}};
-  stream.send({parts, data ? 2U : 1U});
+void send_run(channel::Stream& stream, channel::Packer* packer, Run run, const std::byte* data) {
+  if (!packer || !data || run.size < channel::kInBlocksFrom) {
+    iovec parts[2] = {{&run, sizeof run}, {const_cast<std::byte*>(data), data ? run.size : 0}};
+    return stream.send({parts, data ? 2U : 1U});
+  }
+  run.data = Run::Data::in_blocks;
+  iovec begin{&run, sizeof run};
+  stream.send({&begin, 1});
+  packer->send({data, run.size}, [&](std::span<iovec> block) { stream.send(block); });
 }
 
 }  // namespace
@@ -62,6 +69,7 @@ void Session::is_connected(channel::Descriptor socket) {
 std::string Session::connect_pages(const std::string& address, channel::Security security,
                                    const channel::Ticket& ticket) {
   const std::lock_guard sending{sending_mutex_};
+  page_packer_.reset();
   pages_out_.reset();
   sent_pages_.clear();
   channel::Descriptor socket;
@@ -77,6 +85,7 @@ std::string Session::connect_pages(const std::string& address, channel::Security
   if (socket.get() < 0) return fmt::format("{} can't be reached from there", address);
   try {
     pages_out_ = channel::open_for_pages(std::move(socket), security, ticket);
+    if (packs_) page_packer_.emplace(*pages_out_, pack_use());
     return {};
   } catch (const std::exception& error) {
     return error.what();
@@ -93,15 +102,17 @@ void Session::send_pages(Number number, const memory::Part& part, memory::Compar
     if (!conveyor_) conveyor_ = std::make_unique<memory::Conveyor>(memory::kChunk, memory::Conveyor::Overlap::on);
     memory::SentPages& pages = sent_pages_.try_emplace(part.buffer.value(), size, how).first->second;
     const auto write = [this](ObjectId buffer, Range range, const std::byte* from) {
-      send_run(*pages_out_, {buffer, range.offset, range.size, from != nullptr}, from);
+      const auto data = from ? Run::Data::plain : Run::Data::none;
+      send_run(*pages_out_, page_packer_ ? &*page_packer_ : nullptr, {buffer, range.offset, range.size, data}, from);
       Counters::add(counters_.pages_out, from ? range.size : 0);
     };
     memory::copy_part(part, *conveyor_, pages, round, write, [&](const memory::Copied& more) { sum += more; });
     conveyor_->finish();
-    send_run(*pages_out_, {}, nullptr);
+    send_run(*pages_out_, nullptr, {}, nullptr);
   } catch (const std::exception& error) {
     log::warn("serve", "a session's memory can't be sent: {}", error.what());
     conveyor_.reset();
+    page_packer_.reset();
     pages_out_.reset();
     code = CL_OUT_OF_RESOURCES;
   }
@@ -148,8 +159,10 @@ void Session::take_pages(Number number, ObjectId queue) {
       Run run;
       input.read(&run, sizeof run);
       if (run.size == 0) break;
-      take_run(input, run.memory, {run.offset, run.size}, run.has_data != 0, queue);
-      Counters::add(counters_.pages_in, run.has_data ? run.size : 0);
+      const bool has_data = run.data != Run::Data::none;
+      if (run.data == Run::Data::in_blocks) input.expect_blocks(run.size);
+      take_run(input, run.memory, {run.offset, run.size}, has_data, queue);
+      Counters::add(counters_.pages_in, has_data ? run.size : 0);
     }
     const cl_int code = executor_.finish(queue);
     const std::lock_guard lock{pages_mutex_};
@@ -164,6 +177,7 @@ void Session::take_pages(Number number, ObjectId queue) {
 void Session::end_pages() {
   {
     const std::lock_guard sending{sending_mutex_};
+    page_packer_.reset();
     pages_out_.reset();
     conveyor_.reset();
     sent_pages_.clear();

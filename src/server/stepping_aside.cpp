@@ -13,6 +13,11 @@ constexpr auto kPatienceToLeave = 5s;  // for it to be gone: what it has is copi
 
 }  // namespace
 
+void SteppingAside::want(SessionId who, Time now) {
+  if (std::none_of(wants_.begin(), wants_.end(), [&](const Want& want) { return want.who == who; }))
+    wants_.push_back({who, now});
+}
+
 void SteppingAside::remove(SessionId session) {
   std::erase_if(wants_, [&](const Want& want) { return want.who == session; });
   for (Want& want : wants_) want.is_granted = want.is_granted || want.asked == session;

@@ -28,7 +28,7 @@ class SteppingAside {
     friend bool operator==(const Action&, const Action&) = default;
   };
 
-  void want(SessionId who, Time now) { wants_.push_back({who, now}); }
+  void want(SessionId who, Time now);
   void remove(SessionId session);  // it has ended
   // Of those that have a context.
   std::vector<Action> decide(Time now, std::span<const Look> sessions);

@@ -30,6 +30,7 @@ class Client {
     Head head{static_cast<std::uint32_t>(body.size()), kind, how % 8 == 1 ? channel::Crowd::yes : channel::Crowd::no,
               how % 4 == 0 ? 0U : ++numbers_, bulk};
     if (how == 0xff) head.bulk = chooser_.take<std::size_t>();
+    if (how == 0xfd) head.in_blocks = 1;
     if (how == 0xfe) head.body = chooser_.take<std::uint16_t>();
     const auto* const start = reinterpret_cast<const std::byte*>(&head);
     all.insert(all.end(), start, start + sizeof head);
@@ -124,7 +125,7 @@ class Client {
 // What every program begins with.
 void begin(Client& client) {
   constexpr ObjectId kOne{1, 1};
-  client.tell(Kind::hello, std::string{"fuzz"});
+  client.tell(Kind::hello, std::string{"fuzz"}, false);
   client.tell(Kind::name_device, std::uint32_t{0}, cl_uint{0}, kOne);
   client.tell(Kind::create_context, kOne, std::vector{kOne}, std::uint32_t{0}, std::vector<cl_context_properties>{});
   client.tell(Kind::create_queue, kOne, kOne, kOne, std::vector<cl_queue_properties>{});
@@ -150,7 +151,7 @@ void add_message(Client& client, Chooser& chooser) {
   const auto kind = static_cast<Kind>(which % 36);
   switch (kind) {
     case Kind::hello:
-      return client.tell_some<std::string>(kind);
+      return client.tell_some<std::string, bool>(kind);
     case Kind::device_info:
       return client.tell_some<Id, cl_device_info>(kind);
     case Kind::name_device:
