@@ -17,6 +17,7 @@ import tempfile
 SOURCE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(SOURCE / "tests/vm"))
 
+import common  # noqa: E402
 import guests  # noqa: E402
 from guests import BUILD, GRUS, Guest  # noqa: E402
 
@@ -86,9 +87,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3, help="of each; 3 unless told")
     parser.add_argument("--quick", action="store_true", help="small problems, and fewer rounds of BlackScholes's work")
+    parser.add_argument("--json", type=pathlib.Path, help="write the rows there")
     parser.add_argument("--area", type=int, default=1024, metavar="MIB", help="that guest and host share; 1024 unless told")
     options = parser.parse_args()
     guests.prepare()
+    rows = []
     with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="grus-bench-") as folder:
         bench = Bench(pathlib.Path(folder), options.area)
         try:
@@ -102,8 +105,13 @@ def main():
                 host = times["host"]
                 cells = [f"{times[mode]:.3f} ({times[mode] / host:.2f}×)" for mode in MODES[1:]]
                 print(f"| {name} | {host:.3f} | {' | '.join(cells)} |", flush=True)
+                rows.append({"name": name, "host_s": host} | {f"{mode.strip(':')}_{what}": value for mode in MODES[1:]
+                                                              for what, value in (("s", times[mode]), ("ratio", times[mode] / host))})
         finally:
             bench.close()
+    if options.json:
+        about = common.about("PoCL", {"grus": common.first_line([GRUS, "--version"]), "acceleration": guests.acceleration()})
+        options.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

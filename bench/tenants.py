@@ -168,7 +168,7 @@ class Bench:
                      "--seconds", str(6 * seconds), "--no-verify"], stdout=subprocess.PIPE, text=True, env=environment)))
 
             def look(until):
-                """Speeds in steps of half a second, and their medians."""
+                """Speeds in steps of half a second, and their means."""
                 found = []
                 while time.monotonic() < until:
                     time.sleep(0.5)
@@ -186,7 +186,7 @@ class Bench:
                     before.update(now)
                     found.append([speeds.get(program.pid, 0) for program in programs])
                 series.extend(found)
-                return [statistics.median(column) for column in zip(*found[1:])]
+                return [statistics.mean(column) for column in zip(*found[1:])]
 
             start()
             look(time.monotonic() + 2)  # its beginning

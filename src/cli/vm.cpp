@@ -45,6 +45,7 @@ struct Options {
   std::string proxy;
   std::string trace;
   bool stop_and_copy = false;
+  bool live_only = false;
   bool json = false;
   int unplug = 30;
 };
@@ -121,6 +122,9 @@ int report(const Options& options, const json& outcome, const std::string& done)
   for (const json& program : outcome.value("ended", json::array()))
     fmt::print(stderr, "grus: {} ended meanwhile, by itself or because the proxy was lost\n",
                program.get<std::string>());
+  if (outcome.contains("fell_back"))
+    fmt::print(stderr, "grus: programs were suspended, since the proxy has no room for them: {}\n",
+               outcome["fell_back"].get<std::string>());
   if (!outcome.value("ok", false)) throw Problem{outcome.value("error", "")};
   if (!options.json) fmt::print("{}\n", done);
   return kDone;
@@ -131,7 +135,8 @@ int migrate(const Options& options) {
   const vm::Machine& source = machine_named(machines, options.name);
   const vm::Machine& destination = machine_named(machines, options.to);
   if (&source == &destination) throw Problem{"a virtual machine can't be moved to itself", kUsage};
-  const vm::MigrationOrder order = order_of(options, source);
+  vm::MigrationOrder order = order_of(options, source);
+  order.falls_back = !options.live_only;
   cancel_by_signals();
   return report(options, vm::migrate(source, destination, order, g_cancelled),
                 fmt::format("{} runs at {}", source.name, destination.name));
@@ -225,6 +230,8 @@ Subcommand add_vm(CLI::App& grus) {
       add(*app, *options, "list", "Virtual machines, whether they have their cards, and what runs there");
   CLI::App* const moved = add(*app, *options, "migrate", "Move one to another QEMU while its programs run");
   add_change_options(*moved, *options);
+  moved->add_flag("--live-only", options->live_only,
+                  "Fail if the proxy has no room for the programs, instead of suspending them into the guest's memory");
   moved->add_option("--to", options->to, "The machine of the file that waits for it, by name or by where it waits")
       ->required()
       ->type_name("WHERE");

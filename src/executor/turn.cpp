@@ -174,10 +174,16 @@ void Turn::wait_for_first(Lock& lock) {
   }
 }
 
-// What ended before anybody looked took no longer than until then. The chunk before may have been under way, too, which
-// makes this twice as long at most; when that one ended isn't known well enough, where threads have to wait for a core.
+// What ended before anybody looked took no longer than until then. The chunk before may have been under way, too, at
+// first. When that one ended isn't always known well, where threads have to wait for a core; so at least half of the
+// time counts.
 void Turn::learn(const Chunk& chunk, Clock::time_point ended, Ended how) {
-  const auto took = std::max(1.0, static_cast<double>(std::chrono::nanoseconds{ended - chunk.began}.count()));
+  const auto nanoseconds = [&](Clock::time_point since) {
+    return static_cast<double>(std::chrono::nanoseconds{ended - since}.count());
+  };
+  const double took =
+      std::max({1.0, nanoseconds(std::max(chunk.began, last_ended_)), nanoseconds(chunk.began) / 2});
+  last_ended_ = ended;
   for (const auto& [known, count] : chunk.kinds) {
     if (known->cost == 0) {
       known->cost = static_cast<float>(std::max(kLeast, took));

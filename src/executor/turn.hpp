@@ -117,7 +117,7 @@ class Turn {
   void wait_for_first(Lock& lock);
   void wait_for_all(Lock& lock);
   enum class Ended : std::uint8_t { before, waited_for, where_sent };
-  static void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
+  void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
   Known& known_of(const Work& work);
   bool is_current_full() const;
 
@@ -129,6 +129,7 @@ class Turn {
   std::uint64_t last_event_ = 0;  // of the last command that was sent
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
+  Clock::time_point last_ended_{};  // of a chunk
   std::array<std::array<Known, kAmounts>, kKinds> known_{};
 };
 

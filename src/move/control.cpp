@@ -144,6 +144,7 @@ class Conversation {
       answer["ok"] = true;
     } catch (const std::exception& error) {
       answer = {{"ok", false}, {"error", error.what()}};
+      if (dynamic_cast<const NoRoom*>(&error)) answer["no_room"] = true;
     }
     line_.send(answer.dump());
   }

@@ -140,6 +140,7 @@ class Mover {
     if (!report_.plan.reasons.empty()) {
       std::string all;
       for (const auto& reason : report_.plan.reasons) all += (all.empty() ? "" : "\n") + reason;
+      if (report_.plan.for_want_of_room == report_.plan.reasons.size()) throw NoRoom{all};
       throw Refused{all};
     }
     if (order_.comparison.kind == memory::Kind::system) report_.plan.notes = notes_on_watching(kept.all);

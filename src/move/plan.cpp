@@ -64,6 +64,13 @@ std::vector<std::string> lacking(Device& device, Executor& to, ObjectId id) {
   return reasons;
 }
 
+// One of those reasons.
+bool has_smaller_buffers(Device& device, Executor& to) {
+  const auto told = told_of(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  const auto there = to.device_info(device.id(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+  return told && there && from_bytes<cl_ulong>(*there) < from_bytes<cl_ulong>(*told);
+}
+
 // A name that no object of the program's has or will have.
 ObjectId id_to_look_with() {
   const Gate::Entry entry{kInternalCall};
@@ -123,12 +130,14 @@ void check_image_formats(Context& context, Executor& to, const Plan& plan, std::
   to.free(ObjectType::context, id);
 }
 
-void check_objects(const Inventory& all, Executor& to, const Plan& plan, std::vector<std::string>& reasons) {
+void check_objects(const Inventory& all, Executor& to, Plan& plan) {
+  auto& reasons = plan.reasons;
   for (const Match& match : plan.matches) {
     const auto bytes = to.device_info(match.device->id(), CL_DEVICE_GLOBAL_MEM_SIZE);
-    if (bytes && from_bytes<cl_ulong>(*bytes) < plan.bytes)
-      reasons.push_back(
-          fmt::format("{} bytes are in use, the destination has {}", plan.bytes, from_bytes<cl_ulong>(*bytes)));
+    if (!bytes || from_bytes<cl_ulong>(*bytes) >= plan.bytes) continue;
+    ++plan.for_want_of_room;
+    reasons.push_back(
+        fmt::format("{} bytes are in use, the destination has {}", plan.bytes, from_bytes<cl_ulong>(*bytes)));
   }
   for (const auto& program : all.programs) {
     const std::lock_guard lock{program->mutex};
@@ -176,6 +185,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted, co
     plan.matches.push_back({&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
     plan.destination += (next == 0 ? "" : ", ") + there[next].name;
     for (auto& reason : lacking(device, to, device.id())) plan.reasons.push_back(std::move(reason));
+    if (has_smaller_buffers(device, to)) ++plan.for_want_of_room;
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {
@@ -187,7 +197,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted, co
     to.name_device(one.platform, one.index, device->id());
     plan.matches.push_back({device.get(), one.platform, one.index, shares_host_memory(to, device->id())});
   }
-  check_objects(all, to, plan, plan.reasons);
+  check_objects(all, to, plan);
   for (const auto& context : all.contexts) check_image_formats(*context, to, plan, plan.reasons);
   return plan;
 }

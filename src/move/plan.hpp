@@ -10,6 +10,7 @@ namespace grus::move {
 struct Plan {
   std::vector<Match> matches;
   std::vector<std::string> reasons;  // why it can't be done; empty if it can
+  std::size_t for_want_of_room = 0;  // of the reasons
   std::vector<std::string> notes;    // what won't be done as it was asked for
   std::string destination;           // in words
   std::uint64_t bytes = 0;

@@ -19,6 +19,10 @@ namespace grus::move {
 struct Refused : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+// Nothing is wrong but that the destination has no room for it.
+struct NoRoom : Refused {
+  using Refused::Refused;
+};
 
 // A device of the program's, and what stands for it at the destination.
 struct Match {

@@ -8,7 +8,10 @@ namespace grus::move {
 namespace {
 
 void check(cl_int code, const std::string& what) {
-  if (code != CL_SUCCESS) throw Refused{fmt::format("the destination can't make {}: OpenCL error {}", what, code)};
+  if (code == CL_SUCCESS) return;
+  const std::string why = fmt::format("the destination can't make {}: OpenCL error {}", what, code);
+  if (code == CL_MEM_OBJECT_ALLOCATION_FAILURE) throw NoRoom{why};
+  throw Refused{why};
 }
 
 // What came of the last build, while others may be under way.

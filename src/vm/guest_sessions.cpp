@@ -66,7 +66,9 @@ json outcome_for(const json& session, const json& request, Clock::time_point beg
                   {"program", session["program"]},
                   {"from", session["at"]},
                   {"ok", answer.value("ok", false)}};
-  if (answer.contains("error")) outcome["error"] = answer["error"];
+  for (const char* name : {"error", "no_room"}) {
+    if (answer.contains(name)) outcome[name] = answer[name];
+  }
   if (answer.contains("stop_seconds")) outcome["stop_seconds"] = answer["stop_seconds"];
   if (answer.contains("stays_loaded") && !answer["stays_loaded"].empty())
     outcome["stays_loaded"] = answer["stays_loaded"];

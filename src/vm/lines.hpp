@@ -22,6 +22,10 @@ struct Failed : std::runtime_error {
 struct Gone : Failed {
   using Failed::Failed;
 };
+// For want of memory, and for nothing else.
+struct NoRoom : Failed {
+  using Failed::Failed;
+};
 
 class Lines {
  public:

@@ -97,6 +97,7 @@ json session_in(const json& told) {
           {"from", text_in(told, "from")},
           {"ok", told.contains("ok") && told["ok"] == true},
           {"error", text_in(told, "error")},
+          {"no_room", told.contains("no_room") && told["no_room"] == true},
           {"stop_seconds", number_in(told, "stop_seconds")}};
 }
 
@@ -178,8 +179,14 @@ json Agent::ask(Timeline& timeline, json request, std::chrono::seconds limit) {
   const auto start = Clock::now();
   json answer = exchange(std::move(request), start + limit);
   timeline.add("guest", answer.value("steps", json::array()), start);
-  if (!answer.value("ok", false)) throw Failed{fmt::format("in the guest: {}", answer.value("error", ""))};
-  return answer;
+  if (answer.value("ok", false)) return answer;
+  const std::string why = fmt::format("in the guest: {}", answer.value("error", ""));
+  const json& sessions = answer["sessions"];
+  const auto fails = [](const json& one) { return !one.value("ok", false); };
+  const auto has_room = [&](const json& one) { return fails(one) && !one.value("no_room", false); };
+  if (std::any_of(sessions.begin(), sessions.end(), fails) && std::none_of(sessions.begin(), sessions.end(), has_room))
+    throw NoRoom{why};
+  throw Failed{why};
 }
 
 }  // namespace grus::vm

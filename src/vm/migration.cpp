@@ -153,10 +153,10 @@ class Migration {
       throw Failed{
           fmt::format("{} doesn't wait for a machine, which QEMU's -incoming makes it do: it says {}", name, there)};
     // QEMU 7.2 sends it along, but under emulation loses pages of the guest's own memory where there is one.
-    if (from.qmp().has_shared_memory())
+    if (from.qmp().has_shared_memory(source_.gpu_id()))
       throw Failed{
-          fmt::format("{0} has a shared-memory device, which can't travel: move its programs (`grus move`), and "
-                      "take the device away (device_del); the guest runs at {0}, as before",
+          fmt::format("{0} has a shared-memory device, which can't travel: name it as its gpu, so that it is taken "
+                      "away meanwhile, or do that yourself (device_del); the guest runs at {0}, as before",
                       source_.name)};
     if (to.machine().incoming.empty()) throw Failed{fmt::format("the file doesn't say where {} waits: incoming", name)};
     if (!source_.gpu.empty() && to.machine().gpu.empty())
@@ -178,7 +178,7 @@ class Migration {
   // Programs, driver and card. Whatever fails, all of it is there again.
   void give_up_card(End& end) {
     try {
-      answer_["sessions"] = end.leave()["sessions"];
+      leave(end);
     } catch (const Gone& gone) {  // the agent was ended meanwhile: what it had begun is cancelled, or done
       throw Failed{fmt::format("{}; {}", gone.what(), settle(end).text)};
     } catch (const Failed& failed) {
@@ -191,6 +191,18 @@ class Migration {
       stop_if_cancelled();
     } catch (const std::exception& error) {
       throw Failed{fmt::format("{}; {}", error.what(), settle(end).text)};
+    }
+  }
+
+  // If there is no room for them at the proxy, they wait in the guest's memory.
+  void leave(End& end) {
+    try {
+      answer_["sessions"] = end.leave()["sessions"];
+    } catch (const NoRoom& no_room) {
+      if (!order_.falls_back || order_.kind != Kind::live) throw;
+      answer_["fell_back"] = no_room.what();
+      order_.kind = Kind::stop_and_copy;
+      answer_["sessions"] = end.leave()["sessions"];
     }
   }
 
@@ -324,7 +336,7 @@ class Migration {
   }
 
   const Machine& source_;
-  const MigrationOrder& order_;
+  MigrationOrder order_;
   const std::atomic<bool>& cancelled_;
   Timeline timeline_;
   bool has_gone_ = false;  // for QEMU

@@ -15,13 +15,14 @@ struct MigrationOrder {
     stop_and_copy,  // they wait, with what they had in the guest's memory
   };
   Kind kind = Kind::live;
+  bool falls_back = false;  // to the other, if the proxy has no room for the programs
   std::string proxy;
   std::chrono::seconds unplug{30};  // how long a guest may take to let go of the card
   std::function<void(const std::string&)> on_step;
 };
 
 // What became of it: {"ok", "error", "machine", "runs_at", "gpu", "began", "steps", "sessions", "returned", "ended",
-// "migration"}. Whatever goes wrong, the guest runs on at one side or the other, and "error" says at which and on what.
+// "fell_back", "migration"}. Whatever goes wrong, the guest runs on at one side or the other, and "error" says at which and on what.
 // `cancelled` is looked at until the machine has gone.
 json migrate(const Machine& source, const Machine& destination, const MigrationOrder& order,
              const std::atomic<bool>& cancelled);

@@ -12,7 +12,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(os.environ["GRUS_SOURCE"]) / "tests/moves"))
-from subjects import ENVIRONMENT, GRUS, SECONDS, TestCase  # noqa: E402
+from subjects import ENVIRONMENT, GRUS, SECONDS, Server, TestCase  # noqa: E402
 
 
 class Agent:
@@ -95,6 +95,15 @@ class AgentTest(TestCase):
         self.assertFalse(agent.ask("move", address="unix:/nowhere")["ok"])
         self.assertEqual(self.where(one), ["local"])
         one.end()
+
+    def test_a_proxy_without_room(self):
+        with Server(GRUS, "unix", None, ENVIRONMENT, ["--memory", "1MiB"]) as server:
+            one = self.subject("busy", 2, 1, 1)
+            agent = self.agent(one.environment["XDG_RUNTIME_DIR"])
+            session, = agent.ask("move", address=server.address)["sessions"]
+            self.assertEqual((session["ok"], session["no_room"]), (False, True))
+            self.assertEqual(self.where(one), ["local"])
+            one.end()
 
     def test_card(self):
         with tempfile.TemporaryDirectory() as folder:
