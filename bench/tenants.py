@@ -44,6 +44,7 @@ class Tenant:
 class Bench:
     def __init__(self, grus, program, vendors, seconds):
         self.grus, self.program, self.vendors, self.seconds = grus, program, vendors, seconds
+        self.rates = {}
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")}
 
     def serve(self, folder, *options):
@@ -76,13 +77,21 @@ class Bench:
                 program.start()
             return [program.end() for program in programs]
 
+    def rate(self, length):
+        """Rounds per second of kernels of that length, where nobody else is: short ones have more between them."""
+        if length not in self.rates:
+            self.rates[length] = statistics.median(self.run([length], seconds=2, shares=False)[0]["rounds"] / 2 for _ in range(3))
+        return self.rates[length]
+
     def shares(self, name, lengths, weights=()):
-        done = self.run(lengths, weights)
-        rounds = [one["rounds"] for one in done]
-        parts = [100 * one / sum(rounds) for one in rounds]
-        return {"name": name, "shares_percent": " / ".join(f"{part:.1f}" for part in parts),
-                "wanted": " / ".join(f"{100 * weight / sum(weights or [1] * len(lengths)):.1f}"
-                                     for weight in (weights or [1] * len(lengths)))}
+        """Of the device's time: what each got done, by the time that this takes alone."""
+        times = [one["rounds"] / self.rate(length) for one, length in zip(self.run(lengths, weights), lengths)]
+
+        def percent(values):
+            return " / ".join(f"{100 * value / sum(values):.1f}" for value in values)
+
+        return {"name": name, "shares_percent": percent(times), "wanted": percent(weights or [1] * len(lengths)),
+                "used": f"{100 * sum(times) / max(self.seconds, 0.1 * max(lengths)):.1f} %"}
 
     def alone(self, length, turns):
         """Against a server that doesn't share, in turns."""

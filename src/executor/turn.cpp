@@ -13,7 +13,7 @@ namespace {
 constexpr double kChunk = 8e6;     // ns that commands are waited for together
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
-constexpr double kPiece = 6e6;                    // of a command that is split
+constexpr double kPiece = 4e6;                    // of a command that is split
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
 constexpr double kPerByte = 0.2;
@@ -21,6 +21,7 @@ constexpr std::size_t kMostKinds = 8;
 constexpr std::uint32_t kMostOfKind = 4096;
 constexpr double kAsBefore = 4;  // times as long as expected, at most
 constexpr std::size_t kMostChunks = 4;
+constexpr std::chrono::milliseconds kUntilBack{1};  // or not, if nobody wants it any more
 constexpr double kMostGrowth = 16;  // of what is expected, at once: the device may have had nothing to do in between
 
 }  // namespace
@@ -66,6 +67,7 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   if (kind == current_.kinds.end() && current_.kinds.size() < kMostKinds)
     kind = current_.kinds.insert(kind, {&known, 0});
   if (kind != current_.kinds.end() && ++kind->count >= known.most) current_.has_most = true;
+  if (known.most == 1) current_.is_trial = true;
 }
 
 // What is waited for where it was sent tells how long it took, without a marker.
@@ -92,10 +94,11 @@ void Turn::leave(std::uint64_t event) {
 }
 
 // Two chunks are under way, the one that grows and the one before, so that the device always has something to do; but
-// nothing is behind a long command.
+// nothing is behind a long command, or one that may be.
 bool Turn::is_full() const {
-  return under_way_.size() > 1 ||
-         std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) { return chunk->cost >= kLongest; });
+  return under_way_.size() > 1 || std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) {
+           return chunk->cost >= kLongest || chunk->is_trial;
+         });
 }
 
 bool Turn::is_current_full() const { return current_.cost >= kChunk || current_.has_most; }
@@ -117,14 +120,16 @@ bool Turn::has_room() {
   Lock lock{mutex_};
   if (is_current_full()) mark();
   while (is_full() && is_done(*under_way_.front())) wait_for_first(lock);
-  return is_open_ && !is_full();
+  return is_open_ && !is_recalled() && !is_full();
 }
 
 void Turn::wait_for_room() {
   Lock lock{mutex_};
   for (;;) {
     if (is_current_full()) mark();
-    if (is_full()) {
+    if (is_open_ && is_recalled()) {
+      changed_.wait_for(lock, kUntilBack, [this] { return !is_open_; });
+    } else if (is_full()) {
       wait_for_first(lock);
     } else if (!is_open_) {
       lock.unlock();
@@ -217,6 +222,7 @@ bool Turn::is_open() {
 void Turn::stop() {
   Lock lock{mutex_};
   is_open_ = false;
+  changed_.notify_all();
   changed_.wait(lock, [this] { return inside_ == 0; });
   wait_for_all(lock);
 }

@@ -70,6 +70,8 @@ class Turn {
  protected:
   // Returns when the device is this process's, and open() was called.
   virtual void take() = 0;
+  // Whether it is to be given back as soon as what was sent is done.
+  virtual bool is_recalled() const = 0;
   void open();
   bool is_open();
   // Nothing more is given to the device from here on; returns when it has done what it was given.
@@ -103,6 +105,7 @@ class Turn {
     };
     std::vector<Kind> kinds;  // of its commands; not all if they are of many
     bool has_most = false;    // of one kind
+    bool is_trial = false;    // of one of them nobody knows yet whether it takes as long again
     double cost = 0;          // ns, as expected
     Clock::time_point began{};
   };
