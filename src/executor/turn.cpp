@@ -93,10 +93,10 @@ void Turn::leave(std::uint64_t event) {
   if (--inside_ == 0 && !is_open_) changed_.notify_all();
 }
 
-// Two chunks are under way, the one that grows and the one before, so that the device always has something to do; but
-// nothing is behind a long command, or one that may be.
+// Two chunks are under way, the one that grows and the one before, so that the device always has something to do; one
+// while others wait. And nothing is behind a long command, or one that may be.
 bool Turn::is_full() const {
-  return under_way_.size() > 1 || std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) {
+  return under_way_.size() > (is_wanted() ? 0 : 1) || std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) {
            return chunk->cost >= kLongest || chunk->is_trial;
          });
 }

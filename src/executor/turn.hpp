@@ -70,7 +70,8 @@ class Turn {
  protected:
   // Returns when the device is this process's, and open() was called.
   virtual void take() = 0;
-  // Whether it is to be given back as soon as what was sent is done.
+  // Whether others wait for it, and whether it is to be given back as soon as what was sent is done.
+  virtual bool is_wanted() const = 0;
   virtual bool is_recalled() const = 0;
   void open();
   bool is_open();

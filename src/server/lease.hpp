@@ -17,6 +17,7 @@ class Lease final : public Turn {
 
  private:
   void take() override;
+  bool is_wanted() const override { return page_.wish.load(std::memory_order_relaxed) != Wish::nothing; }
   bool is_recalled() const override { return page_.wish.load(std::memory_order_relaxed) == Wish::now; }
   void keep();  // on a thread of its own
   void keep_one();
