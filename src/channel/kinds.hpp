@@ -53,13 +53,13 @@ enum class Kind : std::uint16_t {
   expect_pages,
   connect_pages,
   end_pages,
-  moving,  // how far a move from here, or to here, has come
+  moving,           // how far a move from here, or to here, has come
   command = 0x100,  // and as many more as there are commands
   // From the server
   answer = 0x200,
-  notice,  // an error that a context's callback is to be told
-  output,  // what kernels print
-  ended,   // why there is nothing more to come
+  notice,      // an error that a context's callback is to be told
+  output,      // what kernels print
+  ended,       // why there is nothing more to come
   step_aside,  // others need the room that the session takes, and it does nothing
 };
 
@@ -68,8 +68,8 @@ enum class Crowd : std::uint16_t { no, yes };
 struct Head {
   std::uint32_t body = 0;  // bytes
   Kind kind = Kind::hello;
-  Crowd crowd = Crowd::no;   // several threads of the client use the connection
-  std::uint64_t number = 0;  // of the question; 0: no answer is wanted
+  Crowd crowd = Crowd::no;          // several threads of the client use the connection
+  std::uint64_t number = 0;         // of the question; 0: no answer is wanted
   std::uint64_t bulk : 63 = 0;      // bytes
   std::uint64_t in_blocks : 1 = 0;  // see packing.hpp
 };

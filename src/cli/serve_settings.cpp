@@ -55,7 +55,8 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "What sessions may use of the memory of each device; else 15/16 of it"},
       {"swap", "--swap", "SIZE", &s.swap,
        "Host memory for buffers that are moved out of a device's memory when that is full: of tenants that have more "
-       "than their part first, and those used longest ago. They are packed where there is no room for them as they are. "
+       "than their part first, and those used longest ago. They are packed where there is no room for them as they "
+       "are. "
        "Half of the host's memory; 0 for none"},
       {"tenants", "--tenant", "NAME:weight=N,cap=PERCENT,memory=SIZE", &s.tenants,
        "A tenant's part of a device: in proportion to its weight (1), of its time no more than its cap (with "

@@ -315,7 +315,8 @@ std::unique_ptr<Staging> Staging::for_queue(cl_context context, cl_device_id dev
   const Mode mode = mode_from_environment();
   if (mode == Mode::off) return nullptr;
   if (mode == Mode::where_it_gains) {
-    if (!has_its_own_memory(device) || of_this_process<CopyThreads>().cores() < CopyThreads::kLeastCores) return nullptr;
+    if (!has_its_own_memory(device) || of_this_process<CopyThreads>().cores() < CopyThreads::kLeastCores)
+      return nullptr;
   }
   const std::size_t slot_size = mode == Mode::always ? kSlotSizeIfAlways : kSlotSize;
   const std::size_t least_size = mode == Mode::always ? 1 : kLeastSize;

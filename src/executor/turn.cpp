@@ -96,9 +96,9 @@ void Turn::leave(std::uint64_t event) {
 // Two chunks are under way, the one that grows and the one before, so that the device always has something to do; one
 // while others wait. And nothing is behind a long command, or one that may be.
 bool Turn::is_full() const {
-  return under_way_.size() > (is_wanted() ? 0 : 1) || std::any_of(under_way_.begin(), under_way_.end(), [](const auto& chunk) {
-           return chunk->cost >= kLongest || chunk->is_trial;
-         });
+  return under_way_.size() > (is_wanted() ? 0 : 1) ||
+         std::any_of(under_way_.begin(), under_way_.end(),
+                     [](const auto& chunk) { return chunk->cost >= kLongest || chunk->is_trial; });
 }
 
 bool Turn::is_current_full() const { return current_.cost >= kChunk || current_.has_most; }
@@ -186,8 +186,7 @@ void Turn::learn(const Chunk& chunk, Clock::time_point ended, Ended how) {
   const auto nanoseconds = [&](Clock::time_point since) {
     return static_cast<double>(std::chrono::nanoseconds{ended - since}.count());
   };
-  const double took =
-      std::max({1.0, nanoseconds(std::max(chunk.began, last_ended_)), nanoseconds(chunk.began) / 2});
+  const double took = std::max({1.0, nanoseconds(std::max(chunk.began, last_ended_)), nanoseconds(chunk.began) / 2});
   last_ended_ = ended;
   for (const auto& [known, count] : chunk.kinds) {
     if (known->cost == 0) {

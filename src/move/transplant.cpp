@@ -136,8 +136,8 @@ memory::Route Transplant::route_of(Context& context) {
 
 // What a buffer holds, where its device works in this process's memory; else null.
 const std::byte* Transplant::contents_here(const Memory& memory) {
-  const bool is_here = !memory.is_image() && memory.host_memory &&
-                       works_in_place(executor_of(*memory.context), *memory.context);
+  const bool is_here =
+      !memory.is_image() && memory.host_memory && works_in_place(executor_of(*memory.context), *memory.context);
   return is_here ? memory.host_memory->data() : nullptr;
 }
 

@@ -8,7 +8,15 @@ namespace grus::server {
 
 // What the server says about memory: to who asked, or to who is to move something out, or to go.
 struct MemoryWord {
-  enum class What : std::uint32_t { nothing, total, granted, refused, move_out, made_room, step_aside } what = What::nothing;
+  enum class What : std::uint32_t {
+    nothing,
+    total,
+    granted,
+    refused,
+    move_out,
+    made_room,
+    step_aside
+  } what = What::nothing;
   std::uint32_t device = 0;
   std::uint64_t number = 0;     // of the request
   std::uint64_t bytes = 0;      // that the session may have, in all or on the device
@@ -34,7 +42,15 @@ struct Request {
   // For a connection: workers may only make sockets of their own host's. How much memory a device has, before there is
   // a client. Memory, in all and less of it; room on a device, and that it has given some back; and room for a context,
   // which the driver refuses.
-  enum class What : std::uint32_t { connection, capacity, total, less, room, moved_out, context } what = What::connection;
+  enum class What : std::uint32_t {
+    connection,
+    capacity,
+    total,
+    less,
+    room,
+    moved_out,
+    context
+  } what = What::connection;
   std::uint32_t device = 0;
   std::uint64_t number = 0;
   std::uint64_t must = 0;  // it has nothing left that it could move out itself

@@ -184,7 +184,11 @@ void Session::send_message(Kind kind, Number number, const Bytes& body, std::spa
 }
 
 void Session::send_locked(Kind kind, Number number, const Bytes& body, std::span<const std::byte> bulk) {
-  Head head{static_cast<std::uint32_t>(body.size()), kind, channel::Crowd::no, number, bulk.size(),
+  Head head{static_cast<std::uint32_t>(body.size()),
+            kind,
+            channel::Crowd::no,
+            number,
+            bulk.size(),
             goes_in_blocks(bulk.size())};
   iovec parts[3] = {{&head, sizeof head},
                     {const_cast<std::byte*>(body.data()), body.size()},

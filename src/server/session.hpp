@@ -273,8 +273,8 @@ class Session {
   Executor& executor_;
   const Terms terms_;
   Counters& counters_;
-  std::mutex output_mutex_;  // keeps what is printed in order
-  std::mutex out_mutex_;     // keeps messages apart, and guards what follows
+  std::mutex output_mutex_;                // keeps what is printed in order
+  std::mutex out_mutex_;                   // keeps messages apart, and guards what follows
   std::optional<channel::Packer> packer_;  // if the client wants data packed, where that wins
 
   KnownObjects objects_[8];  // by type

@@ -416,7 +416,11 @@ void Session::read_in_parts(Number number, const Transfer<command::Read>& transf
   Bytes body;
   wire::Writer{body}(cl_int{CL_SUCCESS});
   const std::lock_guard lock{out_mutex_};
-  Head head{static_cast<std::uint32_t>(body.size()), Kind::answer, channel::Crowd::no, number, transfer.size,
+  Head head{static_cast<std::uint32_t>(body.size()),
+            Kind::answer,
+            channel::Crowd::no,
+            number,
+            transfer.size,
             goes_in_blocks(transfer.size)};
   Counters::add(counters_.bytes_out, sizeof head + body.size() + transfer.size);
   iovec begin[2] = {{&head, sizeof head}, {body.data(), body.size()}};

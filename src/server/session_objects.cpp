@@ -130,8 +130,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
         post([this, id, text = std::string{text}] { send(Kind::notice, 0, {}, id, text); });
       };
       const std::uint32_t index = offered_platform(platform).index;
-      const cl_int code =
-          with_room([&] { return executor_.create_context(id, devices, index, properties, notice); });
+      const cl_int code = with_room([&] { return executor_.create_context(id, devices, index, properties, notice); });
       if (code == CL_SUCCESS) {
         create(ObjectType::context, id, code);
         register_bulk(id, devices);

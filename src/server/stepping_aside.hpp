@@ -1,6 +1,6 @@
-// A driver that refuses another context has no room for it. Then a session that does nothing is asked to step aside: its
-// client takes everything into its own memory, and comes back once it has something to do. Like the scheduler this knows
-// neither processes nor clocks.
+// A driver that refuses another context has no room for it. Then a session that does nothing is asked to step aside:
+// its client takes everything into its own memory, and comes back once it has something to do. Like the scheduler this
+// knows neither processes nor clocks.
 #pragma once
 
 #include <map>

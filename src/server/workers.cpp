@@ -288,8 +288,8 @@ void Workers::make_room_for_contexts() {
   for (const Worker& worker : workers_) {
     const bool has_context = worker.counters->objects[static_cast<std::size_t>(ObjectType::context)].load() != 0;
     if (worker.session != 0 && has_context)
-      sessions.push_back({worker.session, worker.counters->commands.load() + worker.counters->round_trips.load(),
-                          worker.used_at()});
+      sessions.push_back(
+          {worker.session, worker.counters->commands.load() + worker.counters->round_trips.load(), worker.used_at()});
   }
   using What = SteppingAside::Action::What;
   for (const auto& [what, session] : aside_.decide(Clock::now(), sessions)) {

@@ -83,8 +83,8 @@ class Workers {
     std::string tenant{};
     std::uint64_t asked = 0;  // the number of its request for room
     Clock::time_point used_at() const { return Clock::time_point{std::chrono::nanoseconds{counters->used_at.load()}}; }
-    pid_t connecting = 0;     // the process that does so for it; 0: none
-    std::string why{};        // the server ended it
+    pid_t connecting = 0;  // the process that does so for it; 0: none
+    std::string why{};     // the server ended it
     std::optional<Clock::time_point> ends{};
 
     json facts() const;

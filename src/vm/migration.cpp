@@ -153,10 +153,10 @@ class Migration {
       throw Failed{
           fmt::format("{} doesn't wait for a machine, which QEMU's -incoming makes it do: it says {}", name, there)};
     // QEMU 7.2 sends it along, but under emulation loses pages of the guest's own memory where there is one.
-    if (from.qmp().has_shared_memory(source_.gpu_id()))
+    if (from.qmp().has_shared_memory())
       throw Failed{
-          fmt::format("{0} has a shared-memory device, which can't travel: name it as its gpu, so that it is taken "
-                      "away meanwhile, or do that yourself (device_del); the guest runs at {0}, as before",
+          fmt::format("{0} has a shared-memory device, which can't travel: move its programs (`grus move`), and "
+                      "take the device away (device_del); the guest runs at {0}, as before",
                       source_.name)};
     if (to.machine().incoming.empty()) throw Failed{fmt::format("the file doesn't say where {} waits: incoming", name)};
     if (!source_.gpu.empty() && to.machine().gpu.empty())

@@ -22,8 +22,8 @@ struct MigrationOrder {
 };
 
 // What became of it: {"ok", "error", "machine", "runs_at", "gpu", "began", "steps", "sessions", "returned", "ended",
-// "fell_back", "migration"}. Whatever goes wrong, the guest runs on at one side or the other, and "error" says at which and on what.
-// `cancelled` is looked at until the machine has gone.
+// "fell_back", "migration"}. Whatever goes wrong, the guest runs on at one side or the other, and "error" says at which
+// and on what. `cancelled` is looked at until the machine has gone.
 json migrate(const Machine& source, const Machine& destination, const MigrationOrder& order,
              const std::atomic<bool>& cancelled);
 

@@ -55,10 +55,8 @@ bool Qmp::has_device(const std::string& id) {
   return std::any_of(devices.begin(), devices.end(), [&](const json& one) { return one.value("name", "") == id; });
 }
 
-bool Qmp::has_shared_memory(const std::string& besides) {
-  const auto is_one = [&](const json& one) {
-    return one.value("type", "").starts_with("child<ivshmem") && one.value("name", "") != besides;
-  };
+bool Qmp::has_shared_memory() {
+  const auto is_one = [](const json& one) { return one.value("type", "").starts_with("child<ivshmem"); };
   for (const char* const path : {"/machine/peripheral", "/machine/peripheral-anon"}) {
     const json devices = execute("qom-list", {{"path", path}});
     if (std::any_of(devices.begin(), devices.end(), is_one)) return true;

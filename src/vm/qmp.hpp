@@ -21,7 +21,7 @@ class Qmp {
 
   std::string status();  // "running", "inmigrate", "postmigrate", …
   bool has_device(const std::string& id);
-  bool has_shared_memory(const std::string& besides);  // with its host: ivshmem
+  bool has_shared_memory();  // with its host: ivshmem
 
  private:
   Lines lines_;

@@ -86,7 +86,8 @@ class Program {
     buffer.expected.resize(items_);
     if (index % 3 != 2 && !options_.fails) {
       for (std::size_t item = 0; item < items_; ++item)
-        buffer.expected[item] = static_cast<std::uint32_t>((options_.is_dull ? item >> 12U : item) * 2654435761U + index);
+        buffer.expected[item] =
+            static_cast<std::uint32_t>((options_.is_dull ? item >> 12U : item) * 2654435761U + index);
     }
     cl_int code = CL_SUCCESS;
     const std::size_t size = items_ * sizeof(cl_uint);

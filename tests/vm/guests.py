@@ -195,9 +195,7 @@ class Guest:
         self.name, self.folder = name, pathlib.Path(folder) / name
         self.folder.mkdir()
         self._shell = self._monitor = None
-        # Memory that is shared with the host can be what comes and goes, instead of a card.
-        comes = {"driver": "ivshmem-plain", "memdev": "area"} if area == "comes" else {"driver": "virtio-rng-pci"}
-        self.card = comes | {"id": "gpu", "bus": "place0"}
+        self.card = {"driver": "virtio-rng-pci", "id": "gpu", "bus": "place0"}
         self.incoming = f"unix:{self.folder}/incoming.sock"
         accel = accel or acceleration()
         command = [
@@ -217,7 +215,7 @@ class Guest:
             "-device", "virtserialport,chardev=agent,name=org.grus.agent.0",
             "-chardev", f"socket,id=gpus,path={self.folder}/gpus.sock,server=on,wait=off",
             "-device", "virtserialport,chardev=gpus,name=org.grus.gpu.0",
-            "-device", f"pcie-root-port,id=place0,chassis=1,slot=1{',pref64-reserve=1G' if area == 'comes' else ''}",
+            "-device", "pcie-root-port,id=place0,chassis=1,slot=1",
             "-qmp", f"unix:{self.folder}/qmp.sock,server=on,wait=off",
             "-qmp", f"unix:{self.folder}/monitor.sock,server=on,wait=off"]
         if tap:
@@ -227,15 +225,14 @@ class Guest:
             self.area = self.folder / "area"
             with open(self.area, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.truncate(AREA_MIB << 20)
-            command += ["-object", f"memory-backend-file,id=area,mem-path={self.area},size={AREA_MIB}M,share=on"]
-            if area != "comes":
-                command += ["-device", "ivshmem-plain,memdev=area"]
+            command += ["-object", f"memory-backend-file,id=area,mem-path={self.area},size={AREA_MIB}M,share=on",
+                        "-device", "ivshmem-plain,memdev=area"]
         if disk:
             command += ["-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"]
         if waits:
             command += ["-incoming", self.incoming]
         else:
-            command += ["-device", ",".join([self.card["driver"], *(f"{key}={self.card[key]}" for key in self.card if key != "driver")])]
+            command += ["-device", "virtio-rng-pci,id=gpu,bus=place0"]
         with open(self.folder / "qemu.log", "w", encoding="utf-8") as log:
             self.qemu = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log,
                                          stderr=log)
