@@ -148,6 +148,7 @@ class Reader {
     bytes_ = bytes_.subspan(size);
     return taken;
   }
+  bool is_at_end() const { return bytes_.empty(); }
   void expect_end() const {
     if (!bytes_.empty()) throw BadMessage{"a message is longer than what it says"};
   }

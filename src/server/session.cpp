@@ -406,8 +406,8 @@ void Session::handle(const Head& head, Reader& reader) {
 
 void Session::hello(Number number, Reader& reader) {
   (void)reader.take<std::string>();  // the client's version, for people
-  // From the next answer on.
-  const bool packs = reader.take<bool>() && !memory_;
+  // Whether data is to be packed, from the next answer on. Clients before that say nothing of it.
+  const bool packs = !reader.is_at_end() && reader.take<bool>() && !memory_;
   Bytes body;
   wire::Writer writer{body};
   const auto platforms = executor_.platforms();
