@@ -1,6 +1,6 @@
 #!/bin/bash
 # Everything that needs a GPU, in one go: what the card is, what Grus sees, the GPU tests, what calls cost there through
-# Grus and through a server, moves, and the workloads.
+# Grus and through a server, moves, tenants that share it, and the workloads.
 # Needs no network and installs nothing.
 set -u
 
@@ -12,7 +12,7 @@ usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--plat
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
-  --only PART      tests, overhead, served, moves, fingerprints or workloads; default all
+  --only PART      tests, overhead, served, moves, fingerprints, tenants or workloads; default all
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -39,8 +39,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $only in
-  '' | tests | overhead | served | moves | fingerprints | workloads) ;;
-  *) echo "gpu.sh: --only takes tests, overhead, served, moves, fingerprints or workloads" >&2; exit 2 ;;
+  '' | tests | overhead | served | moves | fingerprints | tenants | workloads) ;;
+  *) echo "gpu.sh: --only takes tests, overhead, served, moves, fingerprints, tenants or workloads" >&2; exit 2 ;;
 esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
@@ -184,6 +184,14 @@ else
     [ $quick = yes ] && short=(--quick)
     PYTHONUNBUFFERED=1 timeout 900 python3 bench/paper.py gmig --vendors "$vendors" --platform "$platform" "${short[@]}" \
       --json "$out/paper-gmig-$name.json"
+    worst $?
+  fi
+  if wanted tenants; then
+    title "tenants"
+    short=()
+    [ $quick = yes ] && short=(--seconds 1 --turns 1 --only shares --only alone)
+    PYTHONUNBUFFERED=1 timeout 900 python3 bench/tenants.py --vendors "$vendors" --device "${platform:-$name}" "${short[@]}" \
+      --json "$out/tenants-$name.json"
     worst $?
   fi
   if wanted workloads; then

@@ -79,7 +79,7 @@ class Bench:
     def rate(self, length):
         """Rounds per second of kernels of that length, where nobody else is: short ones have more between them."""
         if length not in self.rates:
-            self.rates[length] = statistics.median(self.run([length], seconds=2, shares=False)[0]["rounds"] / 2 for _ in range(3))
+            self.rates[length] = statistics.median(self.run([length], seconds=2)[0]["rounds"] / 2 for _ in range(3))
         return self.rates[length]
 
     def shares(self, name, lengths, weights=(), seconds=0):
@@ -104,8 +104,9 @@ class Bench:
         return {"name": f"alone, {length} ms kernels, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
                 "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
 
-    def wait(self, length, items=1):
+    def wait(self, length, splits=False):
         """Of short kernels, each waited for, beside long ones, which can be split if they have many work-items."""
+        items = 262144 * length if splits else 1
         _, short = self.run([length, 1], seconds=max(5 * length / 1000, self.seconds), depths=[4, 1], items=items)
         return {"name": f"1 ms kernels, one at a time, beside {length} ms kernels of {items} work-items", "p99_wait_ms": short["p99_wait_ms"],
                 "longest_wait_ms": short["longest_wait_ms"], "median_wait_ms": short["ms_per_wait"]}
@@ -259,8 +260,8 @@ def main():
             (bench.shares, "0.2 ms and 50 ms kernels", [0.2, 50]), (bench.shares, "weights 1 and 3", [1, 5], [1, 3]),
             (bench.shares, "eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)], (), 15),
             (bench.alone, 0.1, chosen.turns), (bench.alone, 1, chosen.turns), (bench.alone, 10, chosen.turns),
-            (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, 65536), (bench.swapping,), (bench.two, "lud", 3),
-            (bench.apart, "cnn", 6), (bench.greed, 2)]
+            (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, True), (bench.wait, 5000, True),
+            (bench.swapping,), (bench.two, "lud", 3), (bench.apart, "cnn", 6), (bench.greed, 2)]
         rows = []
         for part, *arguments in parts:
             if chosen.only and part.__name__ not in chosen.only:

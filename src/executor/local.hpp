@@ -164,7 +164,7 @@ class LocalExecutor final : public Executor {
   cl_int stage(const Placement& placement, std::size_t size, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
   cl_int launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
-                          std::span<const Piece> pieces);
+                          Cutter cutter, std::size_t parts);
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }

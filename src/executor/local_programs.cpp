@@ -408,18 +408,28 @@ std::uint64_t work_items(const command::Launch& launch) {
 
 // The device can be given back between any two of them. Only where commands of the queue come one after the other.
 cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
-                                       std::span<const Piece> pieces) {
+                                       Cutter cutter, std::size_t parts) {
   VendorQueue& to = *queues_[placement.queue];
+  const std::size_t all = cutter.left();
   std::vector<cl_event> waits;
   for (const ObjectId wait : placement.waits) waits.push_back(events_[wait].last);
   VendorEvent event;
   cl_int code = CL_SUCCESS;
-  for (std::size_t index = 0; index < pieces.size() && code == CL_SUCCESS; ++index) {
-    const Piece& piece = pieces[index];
-    const bool is_first = index == 0;
-    const bool is_last = index + 1 == pieces.size();
-    if (!is_first) to.turn->wait_for_room();
-    const Turn::Pass pass{to.turn, to.handle, Work{kernel.kind, piece.items}, is_last ? placement.event.value() : 0};
+  Work sent{kernel.kind, 0, true};
+  std::size_t pieces = 0;
+  while (cutter.left() != 0 && code == CL_SUCCESS) {
+    const bool is_first = cutter.left() == all;
+    if (!is_first) {
+      to.turn->wait_for_room();
+      to.turn->note_whole(Work{kernel.kind, work_items(launch)}, sent,
+                          static_cast<double>(all) / static_cast<double>(parts));
+      parts = to.turn->next_parts(sent, parts);
+    }
+    const Piece piece = cutter.take(parts);
+    const bool is_last = cutter.left() == 0;
+    ++pieces;
+    sent.amount = piece.items;
+    const Turn::Pass pass{to.turn, to.handle, sent, is_last ? placement.event.value() : 0};
     const std::lock_guard lock{kernel.lock};
     if (kernel.stamp != launch.stamp) code = set_arguments(kernel, launch);
     if (code != CL_SUCCESS) break;
@@ -430,6 +440,7 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
     to.busy.store(true, std::memory_order_relaxed);
     if (!is_last) functions(to.handle).clFlush(to.handle);
   }
+  log::debug("split", "{} work-items in {} pieces", work_items(launch), pieces);
   if (code == CL_SUCCESS && placement.event) {
     events_.set(placement.event, event);
   } else if (event.first) {
@@ -444,14 +455,9 @@ cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& pla
   if (!turns_.empty()) {
     const VendorQueue& to = *queues_[placement.queue];
     if (to.turn && to.in_order && kernel.splits != Splits::never) {
-      const Work whole{kernel.kind, work_items(launch)};
-      const auto count = to.turn->pieces_for(whole);
-      const auto pieces = count > 1 ? pieces_of(launch, kernel.splits, count) : std::vector<Piece>{};
-      if (pieces.size() > 1) {
-        log::debug("split", "{} work-items in {} pieces", whole.amount, pieces.size());
-        to.turn->note_pieces(whole, {kernel.kind, pieces[0].items}, pieces.size());
-        return launch_in_pieces(kernel, launch, placement, pieces);
-      }
+      const Cutter cutter{launch, kernel.splits};
+      const std::size_t parts = to.turn->first_parts({kernel.kind, work_items(launch)}, cutter.left());
+      if (parts < cutter.left()) return launch_in_pieces(kernel, launch, placement, cutter, parts);
     }
     pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch)}, to.in_order ? placement.event.value() : 0);
   }

@@ -32,7 +32,6 @@ constexpr std::string_view kOfGroups[] = {"get_local", "get_enqueued_local", "wo
 
 // Of a driver's choice.
 constexpr std::size_t kUsualGroup = 256;
-constexpr std::size_t kMostPieces = 4096;
 
 // Lines may be broken within words.
 std::string joined(std::string_view text) {
@@ -96,36 +95,40 @@ Splits splits_of(const Recipe& recipe) {
   return all;
 }
 
-std::vector<Piece> pieces_of(const command::Launch& launch, Splits splits, std::size_t count) {
-  if (splits == Splits::never || (splits == Splits::with_local_size && !launch.local) || !launch.global) return {};
-  Piece whole;
-  whole.global = {1, 1, 1};
-  Triple groups{1, 1, 1};
-  std::size_t widest = 0;
-  whole.items = 1;
+Cutter::Cutter(const command::Launch& launch, Splits splits) {
+  if (splits == Splits::never || (splits == Splits::with_local_size && !launch.local) || !launch.global) return;
+  rest_.global = {1, 1, 1};
+  rest_.items = 1;
+  std::size_t most = 0;
   for (cl_uint dimension = 0; dimension < launch.dimensions; ++dimension) {
-    whole.offset[dimension] = launch.offset ? launch.offset[dimension] : 0;
-    whole.global[dimension] = launch.global[dimension];
-    whole.items *= launch.global[dimension];
+    const std::size_t global = launch.global[dimension];
+    rest_.offset[dimension] = launch.offset ? launch.offset[dimension] : 0;
+    rest_.global[dimension] = global;
+    rest_.items *= global;
     const std::size_t local = launch.local ? launch.local[dimension] : dimension == 0 ? kUsualGroup : 1;
     // Some drivers refuse work-groups of several sizes, and would do so after the first pieces.
-    if (local == 0 || (launch.local && launch.global[dimension] % local != 0)) return {};
-    groups[dimension] = launch.global[dimension] / local + (launch.global[dimension] % local != 0 ? 1 : 0);
-    if (groups[dimension] > groups[widest]) widest = dimension;
+    if (local == 0 || (launch.local && global % local != 0)) return;
+    const std::size_t groups = global / local + (global % local != 0 ? 1 : 0);
+    if (groups <= most) continue;
+    most = groups;
+    dimension_ = dimension;
+    group_ = local;
   }
-  const std::size_t local = launch.local ? launch.local[widest] : widest == 0 ? kUsualGroup : 1;
-  const std::size_t wanted = std::min({count, groups[widest], kMostPieces});
-  if (wanted < 2) return {};
-  std::vector<Piece> pieces;
-  const std::size_t length = (groups[widest] + wanted - 1) / wanted * local;
-  for (std::size_t start = 0; start < whole.global[widest]; start += length) {
-    Piece piece = whole;
-    piece.offset[widest] += start;
-    piece.global[widest] = std::min(length, whole.global[widest] - start);
-    piece.items = whole.items / whole.global[widest] * piece.global[widest];
-    pieces.push_back(piece);
-  }
-  return pieces;
+  left_ = most;
+}
+
+Piece Cutter::take(std::size_t groups) {
+  const std::size_t taken = std::min(groups, left_);
+  std::size_t& length = rest_.global[dimension_];
+  const std::uint64_t items = rest_.items / length;  // of one in a row
+  Piece piece = rest_;
+  piece.global[dimension_] = std::min(taken * group_, length);
+  piece.items = items * piece.global[dimension_];
+  rest_.offset[dimension_] += piece.global[dimension_];
+  length -= piece.global[dimension_];
+  rest_.items -= piece.items;
+  left_ -= taken;
+  return piece;
 }
 
 }  // namespace grus

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <vector>
 
 #include "command/command.hpp"
 #include "objects/program.hpp"
@@ -25,7 +24,18 @@ struct Piece {
   std::uint64_t items = 0;
 };
 
-// About so many, of whole work-groups; one or none if it can't be split.
-std::vector<Piece> pieces_of(const command::Launch& launch, Splits splits, std::size_t count);
+// Takes a launch apart, some work-groups at a time. They are counted in one dimension, along which it is cut.
+class Cutter {
+ public:
+  Cutter(const command::Launch& launch, Splits splits);
+  std::size_t left() const { return left_; }  // 0 if it can't be taken apart
+  Piece take(std::size_t groups);
+
+ private:
+  Piece rest_;
+  std::size_t dimension_ = 0;
+  std::size_t group_ = 0;  // its size there
+  std::size_t left_ = 0;
+};
 
 }  // namespace grus

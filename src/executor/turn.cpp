@@ -10,10 +10,10 @@
 namespace grus {
 namespace {
 
-constexpr double kChunk = 8e6;     // ns that commands are waited for together
+constexpr double kChunk = 4e6;     // ns that commands are waited for together
+constexpr double kPiece = 2e6;     // while others wait, and of a command that is split
 constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
-constexpr double kPiece = 4e6;                    // of a command that is split
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
 constexpr double kPerByte = 0.2;
@@ -22,7 +22,14 @@ constexpr std::uint32_t kMostOfKind = 4096;
 constexpr double kAsBefore = 4;  // times as long as expected, at most
 constexpr std::size_t kMostChunks = 4;
 constexpr std::chrono::milliseconds kUntilBack{1};  // or not, if nobody wants it any more
-constexpr double kMostGrowth = 16;  // of what is expected, at once: the device may have had nothing to do in between
+constexpr double kMostGrowth = 16;   // of what is expected, at once: the device may have had nothing to do in between
+constexpr std::size_t kProbes = 64;  // pieces of a command that nobody knows, at first
+constexpr double kMostLonger = 4;    // than the piece before
+constexpr double kEnough = 1.2;      // times as long as it should be: then it stays so
+
+std::size_t parts_in(double share, std::size_t parts) {
+  return std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(parts)));
+}
 
 }  // namespace
 
@@ -67,6 +74,7 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   if (kind == current_.kinds.end() && current_.kinds.size() < kMostKinds)
     kind = current_.kinds.insert(kind, {&known, 0});
   if (kind != current_.kinds.end() && ++kind->count >= known.most) current_.has_most = true;
+  if (work.is_piece) current_.has_most = true;
   if (known.most == 1) current_.is_trial = true;
 }
 
@@ -90,30 +98,38 @@ void Turn::end_current(Clock::time_point since) {
 void Turn::leave(std::uint64_t event) {
   const std::lock_guard lock{mutex_};
   last_event_ = event;
-  if (--inside_ == 0 && !is_open_) changed_.notify_all();
+  if (--inside_ == 0) changed_.notify_all();
 }
 
-// Two chunks are under way, the one that grows and the one before, so that the device always has something to do; one
-// while others wait. And nothing is behind a long command, or one that may be.
+// Two chunks are under way, the one that grows and the one before, so that the device always has something to do. And
+// nothing is behind a long command, or one that may be.
 bool Turn::is_full() const {
-  return under_way_.size() > (is_wanted() ? 0 : 1) ||
-         std::any_of(under_way_.begin(), under_way_.end(),
-                     [](const auto& chunk) { return chunk->cost >= kLongest || chunk->is_trial; });
+  const double longest = is_wanted() ? 2 * kPiece : kLongest;
+  return under_way_.size() > 1 || std::any_of(under_way_.begin(), under_way_.end(), [&](const auto& chunk) {
+           return chunk->cost >= longest || chunk->is_trial;
+         });
 }
 
-bool Turn::is_current_full() const { return current_.cost >= kChunk || current_.has_most; }
+bool Turn::is_current_full() const { return current_.cost >= (is_wanted() ? kPiece : kChunk) || current_.has_most; }
 
-std::size_t Turn::pieces_for(const Work& work) {
+std::size_t Turn::first_parts(const Work& whole, std::size_t parts) {
   const Lock lock{mutex_};
-  const double cost = known_of(work).cost;
-  return cost < 2 * kLongest ? 1 : static_cast<std::size_t>(cost / kPiece);
+  const double cost = known_of(whole).cost;
+  if (cost == 0) return parts / kProbes + 1;
+  return cost < 2 * kLongest ? parts : parts_in(kPiece / cost, parts);
 }
 
-// What it takes now is only seen piece by piece.
-void Turn::note_pieces(const Work& whole, const Work& piece, std::size_t count) {
+std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
+  const Lock lock{mutex_};
+  const double cost = known_of(sent).cost;
+  if (cost == 0 || (cost > kPiece / 2 && cost < kPiece * kEnough)) return parts;
+  return parts_in(std::min(kPiece / cost, kMostLonger), parts);
+}
+
+void Turn::note_whole(const Work& whole, const Work& piece, double times) {
   const Lock lock{mutex_};
   const float cost = known_of(piece).cost;
-  if (cost != 0) known_of(whole).cost = cost * static_cast<float>(count);
+  if (cost != 0) known_of(whole).cost = cost * static_cast<float>(times);
 }
 
 bool Turn::has_room() {
@@ -141,9 +157,9 @@ void Turn::wait_for_room() {
   }
 }
 
-// What was sent since is to be waited for.
+// What was sent since is to be waited for. The marker of who is just being given to the driver would come before it.
 void Turn::mark() {
-  if (current_.queues.empty()) return;
+  if (current_.queues.empty() || inside_ != 0) return;
   auto chunk = std::make_shared<Chunk>(std::move(current_));
   current_ = {};
   for (cl_command_queue queue : chunk->queues) {
@@ -228,6 +244,7 @@ void Turn::stop() {
 
 std::uint64_t Turn::wait_for_sent() {
   Lock lock{mutex_};
+  changed_.wait(lock, [this] { return inside_ == 0; });
   const std::uint64_t sent = sent_;
   mark();
   const std::shared_ptr<Chunk> last = under_way_.empty() ? nullptr : under_way_.back();

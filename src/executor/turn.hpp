@@ -21,6 +21,7 @@ struct Work {
   static constexpr std::uint32_t kTransfer = 0;
   std::uint32_t kind = kTransfer;  // or a kernel's
   std::uint64_t amount = 0;        // bytes, or work-items
+  bool is_piece = false;           // of a kernel, which has more of them
 
   static std::uint32_t kind_of_kernel(std::uint64_t program, std::string_view name);
 };
@@ -54,10 +55,12 @@ class Turn {
   void wait_for_room();
   std::uint64_t sent();  // commands, so far
 
-  // Into how many pieces a command is best split, so that the device can be given back between them: 1 if it is short,
-  // or not known. And how large the pieces became that it is sent in.
-  std::size_t pieces_for(const Work& work);
-  void note_pieces(const Work& whole, const Work& piece, std::size_t count);
+  // How many of a command's parts are best sent at once, so that the device can be given back soon: all of them if it
+  // is short, few if it isn't known. And, after some of them were, how many next.
+  std::size_t first_parts(const Work& whole, std::size_t parts);
+  std::size_t next_parts(const Work& sent, std::size_t parts);
+  // What it takes is only seen piece by piece: it had so many times the parts of this one.
+  void note_whole(const Work& whole, const Work& piece, double times);
 
   // Somebody has waited, since then, for all commands of a queue, when so many had been sent; or for one by its event.
   using Clock = std::chrono::steady_clock;
@@ -105,7 +108,7 @@ class Turn {
       std::uint32_t count;
     };
     std::vector<Kind> kinds;  // of its commands; not all if they are of many
-    bool has_most = false;    // of one kind
+    bool has_most = false;    // of one kind, or a piece
     bool is_trial = false;    // of one of them nobody knows yet whether it takes as long again
     double cost = 0;          // ns, as expected
     Clock::time_point began{};

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "base/log.hpp"
+#include "base/sanitizer.hpp"
 
 namespace grus::memory {
 namespace {
@@ -82,7 +83,7 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round rou
   for (std::size_t start = part.range.offset; start < end; start += kChunk) {
     const std::span<std::byte> chunk{conveyor.take(), std::min(kChunk, end - start)};
     if (part.contents) {
-      std::memcpy(chunk.data(), part.contents + start, chunk.size());
+      sanitizer::copy_what_is_written(chunk.data(), part.contents + start, chunk.size());
     } else {
       check(part.from.submit(command::Read{{part.buffer}, {start, chunk.size()}, chunk.data()}, placement),
             "reading memory");
@@ -115,7 +116,7 @@ void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte
       if (!chunk) chunk = route.conveyor.take();
       std::byte* const here = chunk + used;
       const std::size_t size = std::min({kPage, kChunk - used, part.size - done});
-      std::memcpy(here, contents.data() + part.offset + done, size);
+      sanitizer::copy_what_is_written(here, contents.data() + part.offset + done, size);
       const auto kind = is_zero({here, size}) ? Run::Kind::zero : Run::Kind::changed;
       add_page(runs, {kind, used, part.offset + done, size});
       used += size;

@@ -26,7 +26,8 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-constexpr std::chrono::milliseconds kBackAgain{200};  // where there was no room
+constexpr std::chrono::milliseconds kBackSoon{200};  // where there was no room; then twice as long each time, up to
+constexpr std::chrono::milliseconds kBackLate{5000};
 
 double seconds(Clock::duration time) { return std::chrono::duration<double>{time}.count(); }
 
@@ -215,7 +216,8 @@ void step_aside() {
   } catch (const std::exception& error) {
     return log::info("control", "the server wants this session to step aside, which it can't: {}", error.what());
   }
-  for (;;) {
+  // Nothing is lost while the server is away: all is here, and who waits can be brought to another server.
+  for (auto pause = kBackSoon;; pause = std::min(2 * pause, kBackLate)) {
     HoldBack::instance().wait_until_wanted(wanted);
     try {
       const UnderWay only;
@@ -228,8 +230,12 @@ void step_aside() {
       return;
     } catch (const std::exception& error) {
       if (is_exiting()) return;
-      log::warn("control", "this session made room for others, and can't go back yet: {}", error.what());
-      std::this_thread::sleep_for(kBackAgain);
+      if (pause == kBackSoon)
+        log::warn("control",
+                  "this session made room for others, can't go back yet, and keeps trying: {} (or: grus resume --to "
+                  "ADDRESS {})",
+                  error.what(), g_pid);
+      std::this_thread::sleep_for(pause);
     }
   }
 }

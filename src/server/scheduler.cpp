@@ -8,8 +8,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Scheduler::Duration kSlice = 5ms;  // that a session keeps a device for if others want it, at least
-constexpr double kCarried = 20e6;            // ns that who had nothing to do for a moment may be behind others
+// That a session keeps a device for if others want it, at least. They wait for a slice of 10 ms: for this, and for what
+// is under way then, which is little unless kernels are long and can't be split.
+constexpr Scheduler::Duration kKept = 4ms;
+constexpr double kCarried = 20e6;  // ns that who had nothing to do for a moment may be behind others
 constexpr double kMostCredit = 20e6;
 constexpr Scheduler::Duration kMostIdle = 20ms;  // that a worker may say it had nothing to do for
 
@@ -126,7 +128,7 @@ void Scheduler::update_credit(Device device, Shared& shared, Time now) {
     account.credit += passed * (tenant.terms.cap / 100.0 - (holds ? 1 : 0));
     account.credit = std::min(account.credit, kMostCredit);
     if (account.credit <= 0 && holds) account.is_capped = true;
-    if (account.credit >= nanoseconds(kSlice)) account.is_capped = false;
+    if (account.credit >= nanoseconds(kKept)) account.is_capped = false;
   }
 }
 
@@ -145,7 +147,7 @@ Scheduler::Duration Scheduler::time_until_back(const Shared& shared, Device devi
     const double weight = own.terms.weight;
     behind = (tenants_.at(next.tenant).accounts.at(device).time - own.accounts.at(device).time) * weight - since;
   }
-  return std::max(shared.granted + kSlice - now, duration(std::min(behind, 1e15)));
+  return std::max(shared.granted + kKept - now, duration(std::min(behind, 1e15)));
 }
 
 std::vector<Scheduler::Action> Scheduler::decide(Time now) {
@@ -202,7 +204,7 @@ std::optional<Scheduler::Time> Scheduler::next(Time now) const {
       const bool holds = shared.holder != 0 && sessions_.at(shared.holder).tenant == name;
       const double credit = account->second.credit;
       if (holds && !shared.recalled) by(now + duration(std::max(credit, 0.0) / (1 - cap)));
-      if (account->second.is_capped) by(now + duration((nanoseconds(kSlice) - credit) / cap));
+      if (account->second.is_capped) by(now + duration((nanoseconds(kKept) - credit) / cap));
     }
     if (shared.holder == 0 || !shared.contested) continue;
     if (!shared.recalled) {

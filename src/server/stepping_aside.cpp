@@ -10,15 +10,18 @@ using namespace std::chrono_literals;
 constexpr auto kLook = 200ms;          // without a command in between, a session is idle
 constexpr auto kPatience = 2s;         // until there is one
 constexpr auto kPatienceToLeave = 5s;  // for it to be gone: what it has is copied
+constexpr int kMostWants = 16;         // of one session: who creates contexts without end drives nobody out
 
 }  // namespace
 
 void SteppingAside::want(SessionId who, Time now) {
-  if (std::none_of(wants_.begin(), wants_.end(), [&](const Want& want) { return want.who == who; }))
-    wants_.push_back({who, now});
+  if (std::any_of(wants_.begin(), wants_.end(), [&](const Want& want) { return want.who == who; })) return;
+  const bool is_greedy = ++wanted_[who] > kMostWants;
+  wants_.push_back({who, is_greedy ? Time{} : now});  // nobody is idle at the first look, and it has waited long enough
 }
 
 void SteppingAside::remove(SessionId session) {
+  wanted_.erase(session);
   std::erase_if(wants_, [&](const Want& want) { return want.who == session; });
   for (Want& want : wants_) want.is_granted = want.is_granted || want.asked == session;
 }

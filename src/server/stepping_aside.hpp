@@ -28,8 +28,8 @@ class SteppingAside {
     friend bool operator==(const Action&, const Action&) = default;
   };
 
-  void want(SessionId who, Time now);
-  void remove(SessionId session);  // it has ended
+  void want(SessionId who, Time now);  // refused at once to who wants too often
+  void remove(SessionId session);      // it has ended
   // Of those that have a context.
   std::vector<Action> decide(Time now, std::span<const Look> sessions);
   bool waits() const { return !wants_.empty(); }
@@ -49,6 +49,7 @@ class SteppingAside {
   SessionId idle_one(const Want& want, std::span<const Look> sessions) const;
 
   std::vector<Want> wants_;
+  std::map<SessionId, int> wanted_;  // how often
 };
 
 }  // namespace grus::server

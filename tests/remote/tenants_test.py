@@ -152,7 +152,7 @@ class SharesTest(TenantsTest):
             long.start()
             self.assertTrue(wait_for(lambda: any(one["device_seconds"] > 5 for one in self.sessions()), 30))
             short.start()
-            waits[items] = short.end()["p99_wait_ms"]
+            waits[items] = short.end()["p99_wait_ms" if items > 1 else "longest_wait_ms"]
             self.assertGreater(long.end()["kernels"], 0)
             self.assertTrue(wait_for(lambda: not self.sessions(), 10))
         # By how much depends on what else the machine does.

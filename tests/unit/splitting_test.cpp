@@ -66,15 +66,17 @@ TEST(SplittingTest, WhatHasNoSourceIsNot) {
 
 // Every work-item is in one piece, and work-groups stay whole.
 void expect_whole(const Triple& offset, const Triple& global, const Triple* local, cl_uint dimensions,
-                  std::size_t count) {
+                  std::size_t first) {
   command::Launch launch;
   launch.dimensions = dimensions;
   launch.offset = offset.data();
   launch.global = global.data();
   launch.local = local ? local->data() : nullptr;
-  const auto pieces = pieces_of(launch, Splits::with_local_size, count);
+  Cutter cutter{launch, Splits::with_local_size};
+  ASSERT_GT(cutter.left(), 1U);
+  std::vector<Piece> pieces;
+  for (std::size_t groups = first; cutter.left() != 0; groups = 2 * groups + 1) pieces.push_back(cutter.take(groups));
   ASSERT_GT(pieces.size(), 1U);
-  EXPECT_LE(pieces.size(), count);
   std::set<std::array<std::size_t, 3>> seen;
   std::uint64_t items = 0;
   for (const Piece& piece : pieces) {
@@ -98,10 +100,10 @@ void expect_whole(const Triple& offset, const Triple& global, const Triple* loca
 
 TEST(SplittingTest, PiecesAreTheWhole) {
   const Triple local{4, 2, 1};
-  expect_whole({0, 0, 0}, {64, 1, 1}, &local, 1, 5);
-  expect_whole({3, 0, 0}, {68, 1, 1}, &local, 1, 7);
-  expect_whole({1, 2, 3}, {12, 20, 6}, &local, 3, 4);
-  expect_whole({0, 5, 0}, {8, 30, 1}, &local, 2, 100);
+  expect_whole({0, 0, 0}, {64, 1, 1}, &local, 1, 1);
+  expect_whole({3, 0, 0}, {68, 1, 1}, &local, 1, 3);
+  expect_whole({1, 2, 3}, {12, 20, 6}, &local, 3, 2);
+  expect_whole({0, 5, 0}, {8, 30, 1}, &local, 2, 1);
 }
 
 TEST(SplittingTest, WhatHasOneWorkGroupIsNot) {
@@ -109,19 +111,19 @@ TEST(SplittingTest, WhatHasOneWorkGroupIsNot) {
   command::Launch launch;
   launch.dimensions = 1;
   launch.global = global.data();
-  EXPECT_LE(pieces_of(launch, Splits::always, 10).size(), 1U);
+  EXPECT_LE((Cutter{launch, Splits::always}.left()), 1U);
   launch.local = global.data();
-  EXPECT_LE(pieces_of(launch, Splits::always, 10).size(), 1U);
+  EXPECT_LE((Cutter{launch, Splits::always}.left()), 1U);
   const Triple other{48, 1, 1};
   launch.local = other.data();
-  EXPECT_TRUE(pieces_of(launch, Splits::always, 10).empty());
+  EXPECT_EQ((Cutter{launch, Splits::always}.left()), 0U);
   launch.local = global.data();
   const Triple more{4096, 1, 1};
   launch.global = more.data();
-  EXPECT_GT(pieces_of(launch, Splits::with_local_size, 10).size(), 1U);
+  EXPECT_GT((Cutter{launch, Splits::with_local_size}.left()), 1U);
   launch.local = nullptr;
-  EXPECT_TRUE(pieces_of(launch, Splits::with_local_size, 10).empty());
-  EXPECT_GT(pieces_of(launch, Splits::always, 10).size(), 1U);
+  EXPECT_EQ((Cutter{launch, Splits::with_local_size}.left()), 0U);
+  EXPECT_GT((Cutter{launch, Splits::always}.left()), 1U);
 }
 
 }  // namespace

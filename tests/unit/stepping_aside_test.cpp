@@ -51,6 +51,20 @@ TEST_F(SteppingAsideTest, BusySessionsStay) {
   }
 }
 
+TEST_F(SteppingAsideTest, WhoWantsWithoutEndIsRefused) {
+  for (int time = 0; time < 16; ++time) {
+    aside.want(9, now);
+    EXPECT_EQ(after(200ms), Actions{});
+    EXPECT_EQ(after(200ms), (Actions{{What::ask, 3}}));
+    aside.remove(3);
+    EXPECT_EQ(after(0ms), (Actions{{What::grant, 9}}));
+  }
+  aside.want(9, now);
+  EXPECT_EQ(after(200ms), (Actions{{What::refuse, 9}}));
+  aside.want(8, now);
+  EXPECT_EQ(after(200ms), Actions{}) << "others may";
+}
+
 TEST_F(SteppingAsideTest, EachWhoWantsAsksAnother) {
   aside.want(8, now);
   aside.want(9, now);
