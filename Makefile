@@ -48,7 +48,6 @@ check:
 	$(MAKE) all
 	$(MAKE) test
 	tests/programs/run --fast
-	.ci/lint --quick
 
 check-long: setup
 	$(MAKE) all

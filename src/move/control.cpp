@@ -131,6 +131,9 @@ json describe() {
           {"immovable", immovable_reasons()}};
 }
 
+// Whether it is suspended only until the program wants its device again. Guarded by UnderWay.
+bool g_aside = false;
+
 class Conversation {
  public:
   explicit Conversation(channel::Descriptor socket) : line_{std::move(socket), std::chrono::seconds{5}} {}
@@ -164,8 +167,12 @@ class Conversation {
       if (command == "suspend") order.kind = Order::Kind::suspend;
       if (command == "checkpoint") order.kind = Order::Kind::checkpoint;
       if (command == "resume" && !whereabouts().is_suspended) throw Refused{"it isn't suspended"};
-      return as_json(move_session(
-          order, [this](const Progress& progress) { tell(progress); }, cancelled_));
+      Report report;
+      if (command != "suspend" || !g_aside)
+        report = move_session(
+            order, [this](const Progress& progress) { tell(progress); }, cancelled_);
+      if (!order.dry_run) g_aside = false;
+      return as_json(report);
     }
     throw Refused{fmt::format("'{}' is nothing that this version of Grus knows", command)};
   }
@@ -213,6 +220,7 @@ void step_aside() {
     Order order;
     order.kind = Order::Kind::suspend;
     move_session(order, tell_nobody, never);
+    g_aside = true;
   } catch (const std::exception& error) {
     return log::info("control", "the server wants this session to step aside, which it can't: {}", error.what());
   }
@@ -221,12 +229,13 @@ void step_aside() {
     HoldBack::instance().wait_until_wanted(wanted);
     try {
       const UnderWay only;
+      if (!g_aside) return;
       const Whereabouts now = whereabouts();
-      if (!now.is_suspended) return;
       Order order;
       order.to = now.to;
       order.device = now.device;
       move_session(order, tell_nobody, never);
+      g_aside = false;
       return;
     } catch (const std::exception& error) {
       if (is_exiting()) return;

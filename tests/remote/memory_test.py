@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.dont_write_bytecode = True
@@ -227,6 +228,21 @@ class ContextTest(MemoryTest):
         self.assertTrue(wait_for(lambda: not self.sessions(), 10))
         ends = [line for line in self.audit.read_text().splitlines() if json.loads(line)["event"] == "end"]
         self.assertGreaterEqual(len(ends), 4 + 2)  # at least two of them came twice
+
+    def test_who_stepped_aside_can_be_told_to_stay_there(self):
+        server = self.serve_contexts(1)
+        first, second = (self.begin(server) for _ in range(2))
+        self.assertTrue(wait_for(lambda: len(self.sessions()) == 1, 10))
+        self.end(second)
+        for command in ("suspend", "resume"):
+            done = subprocess.run([GRUS, command, str(first.pid)], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            if command == "suspend":
+                first.stdin.write("\n")
+                first.stdin.flush()
+                time.sleep(1)
+                self.assertEqual(self.sessions(), [])
+        self.end(first)
 
     def test_without_room_who_asks_fails_alone(self):
         server = self.serve_contexts(0)
