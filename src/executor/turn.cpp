@@ -65,6 +65,7 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   }
   ++inside_;
   ++sent_;
+  last_queue_ = queue;
   if (current_.cost == 0) current_.began = Clock::now();
   current_.cost += cost;
   if (std::find(current_.queues.begin(), current_.queues.end(), queue) == current_.queues.end())
@@ -78,21 +79,36 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   if (known.most == 1) current_.is_trial = true;
 }
 
-// What is waited for where it was sent tells how long it took, without a marker.
+// What is waited for where it was sent tells how long it took, whether or not there is a marker behind it by now.
 void Turn::saw_end_of(cl_command_queue queue, Clock::time_point since, std::uint64_t sent) {
-  const std::lock_guard lock{mutex_};
-  if (inside_ == 0 && sent == sent_ && current_.queues.size() == 1 && current_.queues[0] == queue) end_current(since);
+  Lock lock{mutex_};
+  if (sent == sent_ && is_all_of(queue)) saw_end(lock, since);
 }
 
 void Turn::saw_end_of_event(std::uint64_t event, Clock::time_point since) {
-  const std::lock_guard lock{mutex_};
-  if (inside_ == 0 && current_.queues.size() == 1 && event != 0 && event == last_event_) end_current(since);
+  Lock lock{mutex_};
+  if (event != 0 && event == last_event_ && is_all_of(last_queue_)) saw_end(lock, since);
 }
 
-void Turn::end_current(Clock::time_point since) {
-  const auto now = Clock::now();
-  learn(current_, now, now - since > kWaited ? Ended::where_sent : Ended::before);
-  current_ = {};
+// Whether all that is not known to have ended is of that queue.
+bool Turn::is_all_of(cl_command_queue queue) const {
+  const auto is_of_queue = [&](const auto& mark) { return mark->queue == queue; };
+  return inside_ == 0 &&
+         std::count(current_.queues.begin(), current_.queues.end(), queue) == std::ssize(current_.queues) &&
+         std::all_of(under_way_.begin(), under_way_.end(), [&](const auto& chunk) {
+           return std::all_of(chunk->marks.begin(), chunk->marks.end(), is_of_queue);
+         });
+}
+
+void Turn::saw_end(Lock& lock, Clock::time_point since) {
+  const Ended how = Clock::now() - since > kWaited ? Ended::where_sent : Ended::before;
+  const Chunk last = std::exchange(current_, {});
+  const auto before = under_way_;  // it may change in a wait
+  for (const auto& chunk : before) {
+    const bool is_last = chunk == before.back() && last.queues.empty();
+    if (!under_way_.empty() && under_way_.front() == chunk) end_first(lock, is_last ? how : Ended::before);
+  }
+  if (!last.queues.empty()) learn(last, Clock::now(), how);
 }
 
 void Turn::leave(std::uint64_t event) {
@@ -187,9 +203,14 @@ void Turn::wait_for_first(Lock& lock) {
     if (--mark->waiters == 0) changed_.notify_all();
   }
   if (under_way_.empty() || under_way_.front() != chunk) return;
-  learn(*chunk, Clock::now(), was_waited_for ? Ended::waited_for : Ended::before);
+  end_first(lock, was_waited_for ? Ended::waited_for : Ended::before);
+}
+
+void Turn::end_first(Lock& lock, Ended how) {
+  const std::shared_ptr<Chunk> chunk = under_way_.front();
+  learn(*chunk, Clock::now(), how);
   under_way_.pop_front();
-  for (const auto& mark : marks) {
+  for (const auto& mark : chunk->marks) {
     changed_.wait(lock, [&] { return mark->waiters == 0; });
     if (cl_event event = std::exchange(mark->event, nullptr)) functions(event).clReleaseEvent(event);
   }

@@ -117,13 +117,15 @@ class Turn {
 
   void enter(cl_command_queue queue, const Work& work);
   void leave(std::uint64_t event);
-  void end_current(Clock::time_point since);
+  bool is_all_of(cl_command_queue queue) const;
+  void saw_end(Lock& lock, Clock::time_point since);
   bool is_full() const;
   static bool is_done(const Chunk& chunk);
   void mark();
   void wait_for_first(Lock& lock);
   void wait_for_all(Lock& lock);
   enum class Ended : std::uint8_t { before, waited_for, where_sent };
+  void end_first(Lock& lock, Ended how);
   void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
   Known& known_of(const Work& work);
   bool is_current_full() const;
@@ -134,6 +136,7 @@ class Turn {
   int inside_ = 0;
   std::uint64_t sent_ = 0;
   std::uint64_t last_event_ = 0;  // of the last command that was sent
+  cl_command_queue last_queue_ = nullptr;
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
   Clock::time_point last_ended_{};  // of a chunk
