@@ -22,10 +22,11 @@ constexpr std::uint32_t kMostOfKind = 4096;
 constexpr double kAsBefore = 4;  // times as long as expected, at most
 constexpr std::size_t kMostChunks = 4;
 constexpr std::chrono::milliseconds kUntilBack{1};  // or not, if nobody wants it any more
-constexpr double kMostGrowth = 16;   // of what is expected, at once: the device may have had nothing to do in between
-constexpr std::size_t kProbes = 64;  // pieces of a command that nobody knows, at first
-constexpr double kMostLonger = 4;    // than the piece before
-constexpr double kEnough = 1.2;      // times as long as it should be: then it stays so
+constexpr double kMostGrowth = 16;    // of what is expected, at once: the device may have had nothing to do in between
+constexpr double kLeastGrowth = 0.7;  // it may seem short since the one before was seen to end late
+constexpr std::size_t kProbes = 64;   // pieces of a command that nobody knows, at first
+constexpr double kMostLonger = 4;     // than the piece before
+constexpr double kEnough = 1.2;       // times as long as it should be: then it stays so
 
 std::size_t parts_in(double share, std::size_t parts) {
   return std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(parts)));
@@ -216,27 +217,32 @@ void Turn::end_first(Lock& lock, Ended how) {
   }
 }
 
-// What ended before anybody looked took no longer than until then. The chunk before may have been under way, too, at
-// first. When that one ended isn't always known well, where threads have to wait for a core; so at least half of the
-// time counts.
+// When a chunk ended is known if somebody waited for it; else it was some time before now. It began when it was sent,
+// or when the one before ended, if that is known; and where threads have to wait for a core it isn't known well, so at
+// least half of the time counts. Within these bounds it took what was expected.
 void Turn::learn(const Chunk& chunk, Clock::time_point ended, Ended how) {
   const auto nanoseconds = [&](Clock::time_point since) {
     return static_cast<double>(std::chrono::nanoseconds{ended - since}.count());
   };
-  const double took = std::max({1.0, nanoseconds(std::max(chunk.began, last_ended_)), nanoseconds(chunk.began) / 2});
+  const bool is_known = how != Ended::before;
+  const double since_sent = std::max(1.0, nanoseconds(chunk.began));
+  const double least = is_known ? std::max(nanoseconds(std::max(chunk.began, last_ended_)), since_sent / 2) : 1;
+  const double took = std::clamp(chunk.cost, least, is_known && is_last_known_ ? least : since_sent);
   last_ended_ = ended;
+  is_last_known_ = is_known;
   for (const auto& [known, count] : chunk.kinds) {
     if (known->cost == 0) {
       known->cost = static_cast<float>(std::max(kLeast, took));
       continue;
     }
-    if (took > chunk.cost && how == Ended::before) continue;
+    if (since_sent > chunk.cost && !is_known) continue;
     if (took > chunk.cost * kAsBefore && took > kChunk) {
       known->most = 1;
     } else if (how != Ended::where_sent && count >= known->most) {
       known->most = std::min(2 * known->most, kMostOfKind);
     }
-    known->cost = static_cast<float>(std::max(kLeast, known->cost * std::min(took / chunk.cost, kMostGrowth)));
+    known->cost =
+        static_cast<float>(std::max(kLeast, known->cost * std::clamp(took / chunk.cost, kLeastGrowth, kMostGrowth)));
   }
 }
 

@@ -140,6 +140,7 @@ class Turn {
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
   Clock::time_point last_ended_{};  // of a chunk
+  bool is_last_known_ = true;       // or only that it had ended by then
   std::array<std::array<Known, kAmounts>, kKinds> known_{};
 };
 
