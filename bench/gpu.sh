@@ -134,6 +134,11 @@ if [ $native_only = no ]; then
     [ $result -eq 124 ] && echo "gpu.sh: $(basename "$test") ran out of time" >&2
     [ $result -eq 0 ] || { echo "FAILED: $(basename "$test") ($result)"; worst 1; }
   done
+  if wanted tests; then
+    title "what sessions can see of others' memory"
+    GRUS_BUILD=$root/build GRUS_SOURCE=$root GRUS_SANITIZE='' timeout 300 python3 tests/remote/isolation_test.py
+    worst $?
+  fi
 fi
 
 choice=(--vendors "$vendors")

@@ -138,11 +138,12 @@ class Connection {
   template <typename... Values>
   Number post(const HostBlock* bulk, Pending* pending, channel::Kind kind, const Values&... values) {
     const std::lock_guard lock{out_mutex_};
+    const bool is_waited_for = pending && !pending->on_answer;  // by who flushes at once
     const Number number = pending ? expect(std::move(*pending)) : 0;
     put(number, bulk ? bulk->size() : 0, kind, values...);
     if (bulk) {
       send(bulk);
-    } else {
+    } else if (!is_waited_for) {
       send_soon();
     }
     return number;

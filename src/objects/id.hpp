@@ -10,6 +10,9 @@ class ObjectId {
  public:
   constexpr ObjectId() = default;
   constexpr ObjectId(std::uint64_t generation, std::uint32_t slot) : value_{generation << kSlotBits | slot} {}
+  static constexpr ObjectId of(std::uint64_t value) {
+    return {value >> kSlotBits, static_cast<std::uint32_t>(value & ((1U << kSlotBits) - 1))};
+  }
 
   constexpr std::uint32_t slot() const { return static_cast<std::uint32_t>(value_ & ((1U << kSlotBits) - 1)); }
   constexpr std::uint64_t value() const { return value_; }

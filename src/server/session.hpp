@@ -76,7 +76,8 @@ class Session {
   // What is queued to clear an object, or was.
   struct Clearing {
     ObjectId queue;
-    ObjectId event;  // none once it is known to be done
+    ObjectId event;  // none once it is known to be done, or to have failed
+    cl_int status = CL_QUEUED;
   };
   struct Memory {
     std::size_t size = 0;
@@ -86,7 +87,12 @@ class Session {
     std::size_t counted = 0;    // bytes of its own
     Triple region{};            // images
     ObjectId context{};
-    bool may_be_foreign = false;                   // it may hold what another session left in the device's memory
+    // From `own_until` on it may hold what another session left in the device's memory. What is before that is written
+    // in a queue, by its commands up to a number.
+    bool may_be_foreign = false;
+    std::size_t own_until = 0;
+    ObjectId written_in{};
+    std::uint64_t written_by = 0;
     std::shared_ptr<Clearing> clearing = nullptr;  // of it, or of what it is a view of
   };
   // Commands are counted as they come; all up to `done` are known to be finished.
@@ -116,6 +122,7 @@ class Session {
     Blocking blocking = Blocking::no;
     std::span<const ObjectId> waits;
     cl_int code = CL_SUCCESS;  // why it can't be carried out: something that it needs has failed
+    bool goes_on = false;      // it writes what needn't be cleared for that
   };
 
   // A command that moves data between the client's memory and an object.
@@ -222,7 +229,13 @@ class Session {
   void clear_for_pages(ObjectId id, ObjectId queue);
   cl_int clear(ObjectId id, Memory& memory, ObjectId queue);
   bool is_clear(Memory& memory);
-  bool is_done(Clearing& clearing);
+  cl_int status_of(Clearing& clearing);
+  bool is_written(const Memory& memory) const;
+  bool goes_on(ObjectId id, const Range& range, ObjectId queue) const;
+  void note_written(ObjectId id, const Range& range, ObjectId queue);
+  template <typename Command>
+  void note_result_of(const Command& command, const Place& place, cl_int code);
+  void settle_what_is_written_in(ObjectId queue);
   ObjectId own_queue_of(ObjectId context);
   cl_int with_room(const std::function<cl_int()>& make);
   template <typename Command>
@@ -295,6 +308,7 @@ class Session {
   std::vector<ObjectId> used_;                                // by the command that is handled
   std::unordered_map<std::uint64_t, ObjectId> own_queues_;    // by context
   std::deque<std::shared_ptr<Clearing>> clearings_;           // the oldest first
+  std::vector<ObjectId> past_clears_;                         // events that the command in hand may still wait for
   std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
   std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
   std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_

@@ -1,41 +1,86 @@
 // Session: memory is cleared before it is used for the first time, since the device may have had others' data in it.
 // The clear is queued where the first command goes, so nobody waits for it, and what is never used is never cleared.
+// Nor is what is written first, from the beginning on: on a busy device the copy needs none of its cores, and a clear
+// does.
 #include "memory/copy.hpp"
 #include "server/session.hpp"
 
 namespace grus::server {
 
-bool Session::is_done(Clearing& clearing) {
-  if (!clearing.event) return true;
+cl_int Session::status_of(Clearing& clearing) {
+  if (!clearing.event) return clearing.status;
   const auto status = executor_.event_status(clearing.event);
-  if (!status || *status != CL_COMPLETE) return false;
-  free_own_event(clearing.event);
+  if (!status || *status > CL_COMPLETE) return CL_QUEUED;
+  past_clears_.push_back(clearing.event);
   clearing.event = {};
-  return true;
+  return clearing.status = *status;
 }
 
 bool Session::is_clear(Memory& memory) {
-  if (memory.clearing && is_done(*memory.clearing)) memory.clearing.reset();
+  const cl_int status = memory.clearing ? status_of(*memory.clearing) : CL_COMPLETE;
+  if (status <= CL_COMPLETE) memory.clearing.reset();
+  if (status < CL_COMPLETE) {  // a command before it had failed, and the driver gave up all of them
+    memory.may_be_foreign = true;
+    memory.own_until = 0;
+    memory.written_in = {};
+    ++memory_changes_;
+  }
+  if (memory.may_be_foreign && memory.own_until == memory.size && is_written(memory)) memory.may_be_foreign = false;
   return !memory.may_be_foreign && !memory.clearing;
+}
+
+// What was sent for it so far.
+bool Session::is_written(const Memory& memory) const {
+  if (!memory.written_in) return true;
+  const auto queue = queues_.find(memory.written_in.value());
+  return queue != queues_.end() && queue->second->done.load(std::memory_order_acquire) >= memory.written_by;
 }
 
 // An own event tells when it is done: other queues may use the object before this one comes to it.
 cl_int Session::clear(ObjectId id, Memory& memory, ObjectId queue) {
-  while (!clearings_.empty() && is_done(*clearings_.front())) clearings_.pop_front();
+  while (!clearings_.empty() && status_of(*clearings_.front()) <= CL_COMPLETE) clearings_.pop_front();
+  if (!is_written(memory)) queue = memory.written_in;
   const ObjectId event = new_own_id();
   const Placement placement{queue, {}, event, Blocking::no};
-  const cl_int code = memory.type == CL_MEM_OBJECT_BUFFER
-                          ? executor_.submit(memory::zeroes(id, {0, memory.size}), placement)
-                          : executor_.submit(command::FillImage{{id}, {}, {{}, memory.region}}, placement);
+  const Range rest{memory.own_until, memory.size - memory.own_until};
+  const cl_int code = memory.type != CL_MEM_OBJECT_BUFFER
+                          ? executor_.submit(command::FillImage{{id}, {}, {{}, memory.region}}, placement)
+                      : rest.size != 0 ? executor_.submit(memory::zeroes(id, rest), placement)
+                                       : executor_.submit(command::Marker{}, placement);
   if (code != CL_SUCCESS) {
     free_own_slot(event);
     return code;
   }
   memory.may_be_foreign = false;
   if (!event) return executor_.finish(queue);
-  memory.clearing = std::make_shared<Clearing>(Clearing{queue, event});
+  memory.clearing = std::make_shared<Clearing>(Clearing{queue, event, CL_QUEUED});
   clearings_.push_back(memory.clearing);
   return CL_SUCCESS;
+}
+
+// Whether that is the next part of memory that was written from the beginning on, and nothing can come between.
+bool Session::goes_on(ObjectId id, const Range& range, ObjectId queue) const {
+  const Memory& memory = memories_.at(id.value());
+  return memory.may_be_foreign && range.offset == memory.own_until &&
+         (memory.written_in == queue || is_written(memory)) && queues_.at(queue.value())->in_order;
+}
+
+void Session::note_written(ObjectId id, const Range& range, ObjectId queue) {
+  Memory& memory = memories_[id.value()];
+  memory.own_until += range.size;
+  memory.written_in = queue;
+  memory.written_by = queues_.at(queue.value())->last;
+}
+
+// Else nobody would know any more when it is written.
+void Session::settle_what_is_written_in(ObjectId queue) {
+  for (auto& [id, memory] : memories_) {
+    if (memory.written_in != queue) continue;
+    const bool is_there = is_written(memory);
+    if (!is_there && memory.may_be_foreign && clear(ObjectId::of(id), memory, queue) != CL_SUCCESS)
+      memory.own_until = 0;
+    memory.written_in = {};
+  }
 }
 
 cl_int Session::clear_before(ObjectId id, Place& place) {
@@ -62,7 +107,8 @@ cl_int Session::clear_arguments(Kernel& kernel, Place& place) {
       kernel.has_unclear = true;
       return code;
     }
-    kernel.has_unclear = kernel.has_unclear || !is_clear(memories_[argument.object.value()]);
+    const Memory& memory = memories_[argument.object.value()];
+    kernel.has_unclear = kernel.has_unclear || memory.may_be_foreign || memory.clearing;
   }
   return CL_SUCCESS;
 }
@@ -82,7 +128,7 @@ cl_int Session::clear_for_view(ObjectId id) {
   const ObjectId queue = own_queue_of(memory.context);
   if (!queue) return CL_OUT_OF_RESOURCES;
   const cl_int code = clear(id, memory, queue);
-  executor_.flush(queue);
+  if (memory.clearing) executor_.flush(memory.clearing->queue);
   return code;
 }
 

@@ -25,6 +25,8 @@ constexpr std::size_t kMostSmall = 64;
 }  // namespace
 
 Session::Place Session::read_place(Reader& reader) {
+  for (const ObjectId event : past_clears_) free_own_event(event);
+  past_clears_.clear();
   Place place;
   reader(place.queue, place.event, place.blocking, waits_);
   place.waits = waits_;
@@ -54,6 +56,14 @@ cl_int Session::check_memories(const Command& command) {
   return failed;
 }
 
+template <typename Command>
+void Session::note_result_of(const Command& command, const Place& place, cl_int code) {
+  note_result(place, code);
+  if constexpr (requires { command.range; }) {
+    if (place.goes_on && code == CL_SUCCESS) note_written(command.memory, command.range, place.queue);
+  }
+}
+
 // Once all of them are known to be there.
 template <typename Command>
 cl_int Session::prepare(const Command& command, Place& place, Residency::Lock& use) {
@@ -62,6 +72,11 @@ cl_int Session::prepare(const Command& command, Place& place, Residency::Lock& u
     used_.clear();
     command.each_memory([this](ObjectId id) { used_.push_back(id); });
     failed = residency_.use(used_, use);
+  }
+  if constexpr (std::is_same_v<Command, command::Write> || std::is_same_v<Command, command::Fill>) {
+    // What waits for others may never happen.
+    place.goes_on = place.waits.empty() && goes_on(command.memory, command.range, place.queue);
+    if (place.goes_on) return failed;
   }
   command.each_memory([&](ObjectId id) {
     if (failed == CL_SUCCESS) failed = clear_before(id, place);
@@ -149,7 +164,7 @@ void Session::carry_out(const Head&, Reader& reader) {
   Residency::Lock use;
   if (code == CL_SUCCESS) code = prepare(command, place, use);
   if (code == CL_SUCCESS) code = executor_.submit(command, {place.queue, place.waits, place.event, Blocking::no});
-  note_result(place, code);
+  note_result_of(command, place, code);
 }
 
 // What the arguments name must be there: vendors take a null for a buffer that was never made.
@@ -403,7 +418,7 @@ void Session::write_in_parts(const Transfer<command::Write>& transfer) {
   }
   if (code == CL_SUCCESS && place.event)
     code = executor_.submit(command::Marker{}, {place.queue, {}, place.event, Blocking::no});
-  note_result(place, code);
+  note_result_of(transfer.command, place, code);
 }
 
 // One part is read while the one before is sent. Once the answer has begun it can't become an error any more.
@@ -560,6 +575,7 @@ void Session::write(const Head& head, Reader& reader) {
 
 // What the device still needs stays until it is done.
 void Session::free_queue(ObjectId id) {
+  settle_what_is_written_in(id);
   auto queue = std::move(queues_[id.value()]);
   queues_.erase(id.value());
   executor_.when_idle(Whose::all,
@@ -577,7 +593,7 @@ void Session::write_from(const Transfer<Command>& transfer, const void* from, st
   cl_int code = transfer.code;
   if (code == CL_SUCCESS)
     code = executor_.submit(command, {place.queue, place.waits, event, event || !tell ? Blocking::no : Blocking::yes});
-  note_result(place, code);
+  note_result_of(command, place, code);
   if (code == CL_SUCCESS && transfer.size >= kFlushFrom) executor_.flush(place.queue);
   if (!tell) return;
   if (code != CL_SUCCESS) {

@@ -133,14 +133,19 @@ void Session::take_run(channel::Input& input, ObjectId id, const Range& range, b
   if (memory.type != CL_MEM_OBJECT_BUFFER) throw BadMessage{"pages of no buffer"};
   Residency::Lock use;
   memory::check(residency_.use({&id, 1}, use), "finding room");
-  clear_for_pages(id, queue);
+  const bool is_next = goes_on(id, range, queue);
+  if (!is_next) clear_for_pages(id, queue);
   const Placement placement{queue, {}, {}, Blocking::yes};
-  if (!has_data) return memory::check(executor_.submit(memory::zeroes(id, range), placement), "clearing memory");
-  if (memory.host) return input.read(memory.host + range.offset, range.size);
-  if (!taken_) taken_ = allocate(kLargestRun);
-  if (!taken_) throw std::bad_alloc{};
-  input.read(taken_.get(), range.size);
-  memory::check(executor_.submit(command::Write{{id}, range, taken_.get()}, placement), "writing memory");
+  if (has_data && memory.host) return input.read(memory.host + range.offset, range.size);
+  if (has_data) {
+    if (!taken_) taken_ = allocate(kLargestRun);
+    if (!taken_) throw std::bad_alloc{};
+    input.read(taken_.get(), range.size);
+    memory::check(executor_.submit(command::Write{{id}, range, taken_.get()}, placement), "writing memory");
+  } else {
+    memory::check(executor_.submit(memory::zeroes(id, range), placement), "clearing memory");
+  }
+  if (is_next) note_written(id, range, queue);
 }
 
 // The session has nothing else to do meanwhile: its client waits for this.

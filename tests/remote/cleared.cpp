@@ -23,6 +23,7 @@ kernel void mark(global uchar* to) { to[get_global_id(0)] = 0x5A; }
 )CLC";
 
 Opened g_device;
+cl_device_id g_id;
 cl_kernel g_copy;
 cl_kernel g_mark;
 cl_command_queue g_other;  // in order
@@ -84,6 +85,70 @@ void test_all_of_it_is_written() {
   check(clEnqueueWriteBuffer(g_device.queue, buffer, CL_FALSE, 0, kSize, marks.data(), 0, nullptr, nullptr), "write");
   expect(contents_of(buffer, g_device.queue), 0, kSize, kMark, "all that was written");
   clReleaseMemObject(buffer);
+}
+
+// In parts, from the beginning on; the last part isn't written, or by a fill.
+void test_first_parts_are_written() {
+  constexpr std::size_t kPart = kSize / 3;
+  const std::vector<unsigned char> marks(kSize, kMark);
+  const cl_uchar mark = kMark;
+  for (cl_command_queue looks : {g_device.queue, g_other, g_any_order}) {
+    for (const bool fills : {false, true}) {
+      cl_mem buffer = new_buffer();
+      for (const std::size_t at : {std::size_t{0}, kPart})
+        check(clEnqueueWriteBuffer(g_device.queue, buffer, CL_FALSE, at, kPart, marks.data(), 0, nullptr, nullptr),
+              "write");
+      if (fills)
+        check(clEnqueueFillBuffer(g_device.queue, buffer, &mark, 1, 2 * kPart, kPart, 0, nullptr, nullptr), "fill");
+      if (looks != g_device.queue) check(clFinish(g_device.queue), "finish");
+      const auto found = contents_of(buffer, looks);
+      expect(found, 0, 2 * kPart, kMark, "parts that were written");
+      expect(found, 2 * kPart, kSize, fills ? kMark : 0, "behind parts that were written");
+      clReleaseMemObject(buffer);
+    }
+  }
+}
+
+void test_parts_written_in_several_queues() {
+  constexpr std::size_t kPart = kSize / 4;
+  const std::vector<unsigned char> marks(kSize, kMark);
+  for (int turn = 0; turn < 20; ++turn) {
+    cl_mem buffer = new_buffer();
+    cl_int code = CL_SUCCESS;
+    cl_command_queue passing = clCreateCommandQueue(g_device.context, g_id, 0, &code);
+    check(code, "queue");
+    for (cl_command_queue queue : {passing, g_other})
+      check(clEnqueueWriteBuffer(queue, buffer, CL_FALSE, queue == passing ? 0 : kPart, kPart, marks.data(), 0, nullptr,
+                                 nullptr),
+            "write");
+    check(clFlush(passing), "flush");
+    check(clReleaseCommandQueue(passing), "release");
+    check(clFinish(g_other), "finish");
+    const auto found = contents_of(buffer, turn % 2 == 0 ? g_device.queue : g_other);
+    expect(found, kPart, 2 * kPart, kMark, "what the second queue wrote");
+    expect(found, 2 * kPart, kSize, 0, "behind what two queues wrote");
+    for (std::size_t at = 0; at < kPart; ++at)
+      expect(found, at, at + 1, found[at] == 0 ? 0 : kMark, "what is on its way");
+    clReleaseMemObject(buffer);
+  }
+}
+
+// What waits for something that fails never happens.
+void test_write_that_fails() {
+  const std::vector<unsigned char> marks(kSize, kMark);
+  cl_int code = CL_SUCCESS;
+  cl_event never = clCreateUserEvent(g_device.context, &code);
+  check(code, "user event");
+  cl_mem buffer = new_buffer();
+  cl_command_queue queue = clCreateCommandQueue(g_device.context, g_id, 0, &code);
+  check(code, "queue");
+  (void)clEnqueueWriteBuffer(queue, buffer, CL_FALSE, 0, kSize, marks.data(), 1, &never, nullptr);
+  check(clSetUserEventStatus(never, -1), "status");
+  (void)clFinish(queue);
+  expect(contents_of(buffer, g_other), 0, kSize, 0, "what was never written");
+  clReleaseMemObject(buffer);
+  clReleaseCommandQueue(queue);
+  clReleaseEvent(never);
 }
 
 void test_kernels() {
@@ -222,12 +287,11 @@ int main(int count, char** arguments) {
     leave(std::stoul(arguments[2]));
     return 0;
   }
-  cl_device_id device = nullptr;
-  clGetCommandQueueInfo(g_device.queue, CL_QUEUE_DEVICE, sizeof device, &device, nullptr);
+  check(clGetCommandQueueInfo(g_device.queue, CL_QUEUE_DEVICE, sizeof g_id, &g_id, nullptr), "device");
   cl_int code = CL_SUCCESS;
-  g_other = clCreateCommandQueue(g_device.context, device, 0, &code);
+  g_other = clCreateCommandQueue(g_device.context, g_id, 0, &code);
   check(code, "queue");
-  g_any_order = clCreateCommandQueue(g_device.context, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
+  g_any_order = clCreateCommandQueue(g_device.context, g_id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
   check(code, "queue");
   const char* source = kSource;
   cl_program program = clCreateProgramWithSource(g_device.context, 1, &source, nullptr, &code);
@@ -238,6 +302,9 @@ int main(int count, char** arguments) {
   test_reads();
   test_part_of_it_is_written();
   test_all_of_it_is_written();
+  test_first_parts_are_written();
+  test_parts_written_in_several_queues();
+  test_write_that_fails();
   test_kernels();
   test_two_queues();
   test_views();
