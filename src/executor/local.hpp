@@ -2,6 +2,7 @@
 // behind a channel, a worker: there is no second implementation of anything below the seam.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -31,6 +32,10 @@ class LocalExecutor final : public Executor {
   // Commands for this device wait for their turn. Before there are queues; the turn outlives this.
   void share_device(std::uint32_t platform, cl_uint index, Turn& turn);
   Turn* turn_at(ObjectId queue) const { return queues_[queue] ? queues_[queue]->turn : nullptr; }
+  // Whether a launch is to be sent some pieces at a time, between which the device may be given to others; and what
+  // waits there until it is back.
+  bool goes_in_pieces(const command::Launch& launch, ObjectId queue);
+  std::function<void(Turn&)> wait_for_room = [](Turn& turn) { turn.wait_for_room(); };
   LocalExecutor(const LocalExecutor&) = delete;
   LocalExecutor& operator=(const LocalExecutor&) = delete;
 
@@ -125,6 +130,7 @@ class LocalExecutor final : public Executor {
     bool in_order = true;
     std::atomic<bool> busy{false};           // something was enqueued since it was last known to be idle
     Turn* turn = nullptr;                    // where it is shared with other processes
+    std::size_t width = 1;                   // work-groups that its device runs at once, at least
     std::unique_ptr<Staging> staging;        // where the device has memory of its own
     std::shared_ptr<VendorContext> context;  // whose notice the driver may call for as long as there is work
   };
@@ -163,6 +169,8 @@ class LocalExecutor final : public Executor {
   template <typename Copy>
   cl_int stage(const Placement& placement, std::size_t size, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
+  std::size_t first_parts(const VendorKernel& kernel, const command::Launch& launch, const VendorQueue& queue,
+                          const Cutter& cutter) const;
   cl_int launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
                           Cutter cutter, std::size_t parts);
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);

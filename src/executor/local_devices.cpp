@@ -235,6 +235,9 @@ cl_int LocalExecutor::create_queue(ObjectId id, ObjectId context_id, ObjectId de
   }
   queue->context = *contexts_[context_id];
   queue->turn = turn_of(device);
+  cl_uint width = 1;
+  functions(device).clGetDeviceInfo(device, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof width, &width, nullptr);
+  queue->width = width;
   queue->staging = Staging::for_queue(context.handle, device, handle);
   const std::lock_guard lock{queues_mutex_};
   all_queues_.push_back(queue.get());

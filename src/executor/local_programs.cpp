@@ -404,7 +404,31 @@ std::uint64_t work_items(const command::Launch& launch) {
   return all;
 }
 
+std::uint64_t values_of(const command::Launch& launch) {
+  std::uint64_t all = 0;
+  for (const Argument& argument : launch.arguments) {
+    const std::string_view value{static_cast<const char*>(argument.value.data()), argument.value.size()};
+    if (argument.holds == Argument::Holds::value) all = all * 31 + std::hash<std::string_view>{}(value);
+  }
+  return all;
+}
+
 }  // namespace
+
+std::size_t LocalExecutor::first_parts(const VendorKernel& kernel, const command::Launch& launch,
+                                       const VendorQueue& queue, const Cutter& cutter) const {
+  if (cutter.left() <= queue.width) return cutter.left();
+  const Work whole{kernel.kind, work_items(launch), values_of(launch)};
+  return std::max(queue.turn->first_parts(whole, cutter.left()), queue.width);
+}
+
+bool LocalExecutor::goes_in_pieces(const command::Launch& launch, ObjectId id) {
+  const VendorQueue& queue = *queues_[id];
+  const VendorKernel& kernel = *kernels_[launch.kernel];
+  if (!queue.turn || !queue.in_order || kernel.splits == Splits::never) return false;
+  const Cutter cutter{launch, kernel.splits};
+  return first_parts(kernel, launch, queue, cutter) < cutter.left();
+}
 
 // The device can be given back between any two of them. Only where commands of the queue come one after the other.
 cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
@@ -415,15 +439,15 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
   for (const ObjectId wait : placement.waits) waits.push_back(events_[wait].last);
   VendorEvent event;
   cl_int code = CL_SUCCESS;
-  Work sent{kernel.kind, 0, true};
+  const Work whole{kernel.kind, work_items(launch), values_of(launch)};
+  Work sent{.kind = whole.kind, .amount = 0, .values = whole.values, .is_piece = true};
   std::size_t pieces = 0;
   while (cutter.left() != 0 && code == CL_SUCCESS) {
     const bool is_first = cutter.left() == all;
     if (!is_first) {
-      to.turn->wait_for_room();
-      to.turn->note_whole(Work{kernel.kind, work_items(launch)}, sent,
-                          static_cast<double>(all) / static_cast<double>(parts));
-      parts = to.turn->next_parts(sent, parts);
+      wait_for_room(*to.turn);
+      to.turn->note_whole(whole, sent, static_cast<double>(all) / static_cast<double>(parts));
+      parts = std::max(to.turn->next_parts(sent, parts), to.width);
     }
     const Piece piece = cutter.take(parts);
     const bool is_last = cutter.left() == 0;
@@ -440,7 +464,7 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
     to.busy.store(true, std::memory_order_relaxed);
     if (!is_last) functions(to.handle).clFlush(to.handle);
   }
-  log::debug("split", "{} work-items in {} pieces", work_items(launch), pieces);
+  log::debug("split", "{} work-items in {} pieces", whole.amount, pieces);
   if (code == CL_SUCCESS && placement.event) {
     events_.set(placement.event, event);
   } else if (event.first) {
@@ -456,10 +480,11 @@ cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& pla
     const VendorQueue& to = *queues_[placement.queue];
     if (to.turn && to.in_order && kernel.splits != Splits::never) {
       const Cutter cutter{launch, kernel.splits};
-      const std::size_t parts = to.turn->first_parts({kernel.kind, work_items(launch)}, cutter.left());
+      const std::size_t parts = first_parts(kernel, launch, to, cutter);
       if (parts < cutter.left()) return launch_in_pieces(kernel, launch, placement, cutter, parts);
     }
-    pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch)}, to.in_order ? placement.event.value() : 0);
+    pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch), values_of(launch)},
+                 to.in_order ? placement.event.value() : 0);
   }
   const std::lock_guard lock{kernel.lock};
   if (kernel.stamp != launch.stamp) {

@@ -25,8 +25,9 @@ constexpr std::chrono::milliseconds kUntilBack{1};  // or not, if nobody wants i
 constexpr double kMostGrowth = 16;    // of what is expected, at once: the device may have had nothing to do in between
 constexpr double kLeastGrowth = 0.7;  // it may seem short since the one before was seen to end late
 constexpr std::size_t kProbes = 64;   // pieces of a command that nobody knows, at first
-constexpr double kMostLonger = 4;     // than the piece before
-constexpr double kEnough = 1.2;       // times as long as it should be: then it stays so
+constexpr std::uint32_t kTrusted = 16;  // changes of arguments that made a kernel no longer: then none is expected to
+constexpr double kMostLonger = 4;       // than the piece before
+constexpr double kEnough = 1.2;         // times as long as it should be: then it stays so
 
 std::size_t parts_in(double share, std::size_t parts) {
   return std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(parts)));
@@ -78,6 +79,7 @@ void Turn::enter(cl_command_queue queue, const Work& work) {
   if (kind != current_.kinds.end() && ++kind->count >= known.most) current_.has_most = true;
   if (work.is_piece) current_.has_most = true;
   if (known.most == 1) current_.is_trial = true;
+  if (std::exchange(known.values, work.values) != work.values) ++known.changes;
 }
 
 // What is waited for where it was sent tells how long it took, whether or not there is a marker behind it by now.
@@ -131,8 +133,10 @@ bool Turn::is_current_full() const { return current_.cost >= (is_wanted() ? kPie
 
 std::size_t Turn::first_parts(const Work& whole, std::size_t parts) {
   const Lock lock{mutex_};
-  const double cost = known_of(whole).cost;
-  if (cost == 0) return parts / kProbes + 1;
+  const Known& known = known_of(whole);
+  const double cost = known.cost;
+  const bool is_new = known.values != whole.values && known.changes < kTrusted;
+  if (cost == 0 || (is_new && cost < 2 * kLongest)) return parts / kProbes + 1;
   return cost < 2 * kLongest ? parts : parts_in(kPiece / cost, parts);
 }
 
@@ -146,7 +150,10 @@ std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
 void Turn::note_whole(const Work& whole, const Work& piece, double times) {
   const Lock lock{mutex_};
   const float cost = known_of(piece).cost;
-  if (cost != 0) known_of(whole).cost = cost * static_cast<float>(times);
+  if (cost == 0) return;
+  Known& known = known_of(whole);
+  known.cost = cost * static_cast<float>(times);
+  if (std::exchange(known.values, whole.values) != whole.values) ++known.changes;
 }
 
 bool Turn::has_room() {
@@ -238,6 +245,7 @@ void Turn::learn(const Chunk& chunk, Clock::time_point ended, Ended how) {
     if (since_sent > chunk.cost && !is_known) continue;
     if (took > chunk.cost * kAsBefore && took > kChunk) {
       known->most = 1;
+      known->changes = 0;
     } else if (how != Ended::where_sent && count >= known->most) {
       known->most = std::min(2 * known->most, kMostOfKind);
     }

@@ -21,6 +21,7 @@ struct Work {
   static constexpr std::uint32_t kTransfer = 0;
   std::uint32_t kind = kTransfer;  // or a kernel's
   std::uint64_t amount = 0;        // bytes, or work-items
+  std::uint64_t values = 0;        // tells whether a kernel's arguments are those of before
   bool is_piece = false;           // of a kernel, which has more of them
 
   static std::uint32_t kind_of_kernel(std::uint64_t program, std::string_view name);
@@ -56,7 +57,8 @@ class Turn {
   std::uint64_t sent();  // commands, so far
 
   // How many of a command's parts are best sent at once, so that the device can be given back soon: all of them if it
-  // is short, few if it isn't known. And, after some of them were, how many next.
+  // is short, few if it isn't known, or has other arguments than those it is known for. And, after some of them were,
+  // how many next.
   std::size_t first_parts(const Work& whole, std::size_t parts);
   std::size_t next_parts(const Work& sent, std::size_t parts);
   // What it takes is only seen piece by piece: it had so many times the parts of this one.
@@ -90,8 +92,10 @@ class Turn {
 
   // What is known of commands of one kind and amount.
   struct Known {
-    float cost = 0;          // ns; 0: nothing
-    std::uint32_t most = 1;  // that a chunk may have of them: grows while they take as long as they did before
+    float cost = 0;             // ns; 0: nothing
+    std::uint32_t most = 1;     // that a chunk may have of them: grows while they take as long as they did before
+    std::uint32_t changes = 0;  // of its arguments, that made it no longer
+    std::uint64_t values = 0;
   };
   // A marker behind commands of a queue.
   struct Mark {

@@ -149,6 +149,23 @@ MemoryShares::SessionId MemoryShares::next_victim(const Request& request, Device
   return best;
 }
 
+// While the first waits for others to make room: who needs no more than is free, and no more than its part.
+std::optional<MemoryShares::Action> MemoryShares::grant_meanwhile(Device device) {
+  auto& requests = devices_.at(device).requests;
+  for (auto request = std::next(requests.begin()); request != requests.end(); ++request) {
+    Session& session = sessions_.at(request->session);
+    Bytes& room = session.rooms[device];
+    const Bytes more = request->wanted - std::min(request->wanted, room);
+    if (more > free_on(device) || is_over(session.tenant, device, room_of_tenant(session.tenant, device) + more))
+      continue;
+    room += more;
+    const Action action{Action::What::grant, request->session, device, room};
+    requests.erase(request);
+    return action;
+  }
+  return std::nullopt;
+}
+
 std::optional<MemoryShares::Action> MemoryShares::decide_on(Device device, Time now, const UsedAt& used_at) {
   using What = Action::What;
   auto& requests = devices_.at(device).requests;
@@ -169,7 +186,7 @@ std::optional<MemoryShares::Action> MemoryShares::decide_on(Device device, Time 
     return action;
   }
   if (!request.began) request.began = now;
-  if (!request.waits_for.empty() && now < request.asked_at + kBusy) return std::nullopt;
+  if (!request.waits_for.empty() && now < request.asked_at + kBusy) return grant_meanwhile(device);
   if (const SessionId victim = next_victim(request, device, now, used_at); victim != 0) {
     request.asked.insert(victim);
     request.waits_for.insert(victim);
@@ -177,7 +194,7 @@ std::optional<MemoryShares::Action> MemoryShares::decide_on(Device device, Time 
     const Bytes its = room_of(victim, device);
     return Action{What::move_out, victim, device, its - std::min(its, more - free)};
   }
-  if (request.must && !request.waits_for.empty() && now < *request.began + kLongestWait) return std::nullopt;
+  if (request.must && !request.waits_for.empty() && now < *request.began + kLongestWait) return grant_meanwhile(device);
   const Action action{What::refuse, request.session, device, room};
   requests.pop_front();
   return action;

@@ -104,6 +104,7 @@ class MemoryShares {
   Bytes room_of_tenant(const std::string& tenant, Device device) const;
   bool is_over(const std::string& tenant, Device device, Bytes room) const;
   SessionId next_victim(const Request& request, Device device, Time now, const UsedAt& used_at) const;
+  std::optional<Action> grant_meanwhile(Device device);
   std::optional<Action> decide_on(Device device, Time now, const UsedAt& used_at);
 
   const Settings settings_;

@@ -86,7 +86,12 @@ std::string Session::run() {
 void Session::take(const Head& head, Bytes& body) {
   std::unique_lock lock{state_mutex_};
   Turn* const turn = deferred_ == 0 ? turn_for(head, body) : nullptr;
-  if (deferred_ == 0 && (!turn || turn->has_room())) return handle_now(head, body);
+  if (deferred_ == 0 && (!turn || turn->has_room())) {
+    handle_now(head, body);
+    if (!std::exchange(takes_long_, false)) return;
+  }
+  if (head.kind == Kind::event_status && !are_events_known(head, body))
+    return answer(head.number, Result<cl_int>{CL_QUEUED});
   if (asks_about_events(head)) {
     questions_.push_back({head, std::move(body)});
     body = {};
@@ -131,7 +136,9 @@ void Session::handle_deferred(const Head& head, const Bytes& body) {
   lock.lock();
   try {
     if (why_over_.empty()) {
+      is_deferred_ = true;
       handle_now(head, body);
+      is_deferred_ = false;
       answer_questions();
     }
   } catch (const std::exception& error) {
@@ -144,6 +151,12 @@ void Session::handle_deferred(const Head& head, const Bytes& body) {
     why_over_ = "an object that isn't there";
     stream_->shut();
   }
+}
+
+void Session::wait_for_room(Turn& turn) {
+  state_mutex_.unlock();
+  turn.wait_for_room();
+  state_mutex_.lock();
 }
 
 // What a command waits for; null if nothing.

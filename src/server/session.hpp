@@ -47,6 +47,7 @@ class Session {
     std::function<bool(const std::string& address)> connect = nullptr;
     // What commands of a queue wait for, where the device is shared.
     std::function<Turn*(ObjectId queue)> turn_at = nullptr;
+    std::function<bool(const command::Launch& launch, ObjectId queue)> goes_in_pieces = nullptr;
     // Asks the server for memory, which hear() is told of. Null: none has to be asked for.
     Residency::Ask ask = nullptr;
     // Ends the process. Null: it goes on, whatever a build takes.
@@ -68,6 +69,8 @@ class Session {
   void hear(const MemoryWord& word) { residency_.hear(word); }
   void move_out(const MemoryWord& word) { residency_.move_out(word); }
   void step_aside();  // if it has nothing to do
+  // Of a launch that is sent in pieces, between two of them: who asks about events is answered meanwhile.
+  void wait_for_room(Turn& turn);
 
  private:
   using Number = std::uint64_t;
@@ -360,6 +363,8 @@ class Session {
   };
   std::vector<Question> questions_;  // about events whose commands are deferred
   std::size_t deferred_ = 0;         // messages that wait for those before them, the first for its turn at a device
+  bool is_deferred_ = false;         // the one that is handled just now
+  bool takes_long_ = false;          // it wasn't, and has to be
   std::string why_over_;             // what was wrong with one of them
   Helpers deferring_{1};             // in order
 };

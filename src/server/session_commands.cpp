@@ -210,6 +210,10 @@ void Session::launch(const Head&, Reader& reader) {
     *values = own.data();
   }
   if (code == CL_SUCCESS) code = place.code;
+  if (code == CL_SUCCESS && !is_deferred_ && terms_.goes_in_pieces && terms_.goes_in_pieces(launch, place.queue)) {
+    takes_long_ = true;
+    return;
+  }
   Residency::Lock use;
   if (code == CL_SUCCESS) code = prepare_arguments(kernel, place, use);
   launch.stamp += kernel.returns;

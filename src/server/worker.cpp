@@ -148,6 +148,9 @@ int run_worker(int control, const WorkerOptions& options) {
       return channel::pass(control, wanted, {});
     };
     const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
+    const auto goes_in_pieces = [executor](const command::Launch& launch, ObjectId queue) {
+      return executor->goes_in_pieces(launch, queue);
+    };
     const auto end = [counters](const std::string& why) {
       Counters::append((*counters)->why, why);
       end_once_heard();
@@ -163,9 +166,11 @@ int run_worker(int control, const WorkerOptions& options) {
                          .number = what.session,
                          .connect = connect,
                          .turn_at = turn_at,
+                         .goes_in_pieces = goes_in_pieces,
                          .ask = ask,
                          .end = end};
     session = new Session{std::move(opened), *executor, std::move(terms), **counters};
+    executor->wait_for_room = [session](Turn& turn) { session->wait_for_room(turn); };
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());
     return 0;

@@ -120,6 +120,15 @@ TEST_F(MemorySharesTest, WhoeverAskedFirstIsFirst) {
   EXPECT_EQ(all[1].session, 3U);
 }
 
+TEST_F(MemorySharesTest, WhoNeedsLittleDoesNotWaitForWhoNeedsMuch) {
+  for (const char* tenant : {"a", "b", "c", "d"}) add(static_cast<MemoryShares::SessionId>(*tenant), tenant);
+  take('a', 700);
+  EXPECT_EQ(ask('b', 600), (std::vector<Action>{{What::move_out, 'a', 0, 400}}));
+  EXPECT_EQ(ask('c', 100), (std::vector<Action>{{What::grant, 'c', 0, 100}}));
+  EXPECT_TRUE(ask('d', 260).empty()) << "more than is free";
+  EXPECT_TRUE(ask('c', 300).empty()) << "more than its part";
+}
+
 TEST_F(MemorySharesTest, NobodyGivesForWhatCanNotBe) {
   add(1, "a");
   take(1, 500);

@@ -20,8 +20,9 @@ TEST(SplittingTest, KernelsThatOnlyKnowTheirOwnPlaceAreSplit) {
 }
 
 TEST(SplittingTest, KernelsThatCouldSeeItAreNot) {
-  for (const char* word : {"get_group_id(0)", "get_num_groups(0)", "get_global_size(0)", "get_global_offset(0)",
-                           "get_global_linear_id()", "atomic_inc(a)", "atom_add(a, 1)", "printf(\"x\")"})
+  for (const char* word :
+       {"get_group_id(0)", "get_num_groups(0)", "get_global_size(0)", "get_global_offset(0)", "get_global_linear_id()",
+        "atomic_inc(a)", "atom_add(a, 1)", "printf(\"x\")", "__sync_fetch_and_add(a, 1)", "*a; mem_fence(1)"})
     EXPECT_EQ(of_source("kernel void f(global int* a) { *a = " + std::string{word} + "; }"), Splits::never) << word;
   EXPECT_EQ(of_source("kernel void f(volatile global int* a) { while (*a) ; }"), Splits::never);
 }

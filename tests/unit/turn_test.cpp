@@ -137,7 +137,7 @@ TEST_F(TurnTest, WhatIsNotKnownBeginsSmall) {
 }
 
 TEST_F(TurnTest, PiecesFollowWhatTheyTake) {
-  const Work piece{kernel.kind, 100, true};
+  const Work piece{.kind = kernel.kind, .amount = 100, .values = 0, .is_piece = true};
   teach(piece, 40ms);
   const std::size_t fewer = turn.next_parts(piece, 100);
   EXPECT_LE(fewer, 5U);
@@ -151,6 +151,17 @@ TEST_F(TurnTest, PiecesFollowWhatTheyTake) {
   }
   EXPECT_GT(more, 100U);
   EXPECT_LE(more, 400U);
+}
+
+TEST_F(TurnTest, OtherArgumentsMayTakeLonger) {
+  const auto with = [this](std::uint64_t values) { return Work{kernel.kind, kernel.amount, values}; };
+  for (int time = 0; time < 3; ++time) teach(with(1), 10us);
+  EXPECT_EQ(turn.first_parts(with(1), 1000), 1000U);
+  EXPECT_LT(turn.first_parts(with(2), 1000), 100U);
+  for (std::uint64_t values = 2; values < 40; ++values) teach(with(values), 10us);
+  EXPECT_EQ(turn.first_parts(with(40), 1000), 1000U) << "they never did";
+  teach(with(40), 100ms);
+  EXPECT_LT(turn.first_parts(with(41), 1000), 100U);
 }
 
 TEST_F(TurnTest, WhatIsWaitedForIsLearnedThoughAMarkerCameBehindIt) {
