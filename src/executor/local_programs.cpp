@@ -417,9 +417,8 @@ std::uint64_t values_of(const command::Launch& launch) {
 
 std::size_t LocalExecutor::first_parts(const VendorKernel& kernel, const command::Launch& launch,
                                        const VendorQueue& queue, const Cutter& cutter) const {
-  if (cutter.left() <= queue.width) return cutter.left();
   const Work whole{kernel.kind, work_items(launch), values_of(launch)};
-  return std::max(queue.turn->first_parts(whole, cutter.left()), queue.width);
+  return cutter.filling(queue.turn->first_parts(whole, cutter.left()), queue.width);
 }
 
 bool LocalExecutor::goes_in_pieces(const command::Launch& launch, ObjectId id) {
@@ -447,7 +446,7 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
     if (!is_first) {
       wait_for_room(*to.turn);
       to.turn->note_whole(whole, sent, static_cast<double>(all) / static_cast<double>(parts));
-      parts = std::max(to.turn->next_parts(sent, parts), to.width);
+      parts = cutter.filling(to.turn->next_parts(sent, parts), to.width);
     }
     const Piece piece = cutter.take(parts);
     const bool is_last = cutter.left() == 0;

@@ -102,6 +102,7 @@ Cutter::Cutter(const command::Launch& launch, Splits splits) {
   rest_.global = {1, 1, 1};
   rest_.items = 1;
   std::size_t most = 0;
+  std::size_t all = 1;
   for (cl_uint dimension = 0; dimension < launch.dimensions; ++dimension) {
     const std::size_t global = launch.global[dimension];
     rest_.offset[dimension] = launch.offset ? launch.offset[dimension] : 0;
@@ -111,12 +112,19 @@ Cutter::Cutter(const command::Launch& launch, Splits splits) {
     // Some drivers refuse work-groups of several sizes, and would do so after the first pieces.
     if (local == 0 || (launch.local && global % local != 0)) return;
     const std::size_t groups = global / local + (global % local != 0 ? 1 : 0);
+    all *= groups;
     if (groups <= most) continue;
     most = groups;
     dimension_ = dimension;
     group_ = local;
   }
   left_ = most;
+  if (most != 0) rows_ = all / most;
+}
+
+std::size_t Cutter::filling(std::size_t groups, std::size_t cores) const {
+  const std::size_t step = (cores + rows_ - 1) / rows_;
+  return std::min((groups + step - 1) / step * step, left_);
 }
 
 Piece Cutter::take(std::size_t groups) {

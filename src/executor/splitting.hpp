@@ -29,12 +29,15 @@ class Cutter {
  public:
   Cutter(const command::Launch& launch, Splits splits);
   std::size_t left() const { return left_; }  // 0 if it can't be taken apart
+  // So many, or a few more, that all of a device's cores have something to do until the end.
+  std::size_t filling(std::size_t groups, std::size_t cores) const;
   Piece take(std::size_t groups);
 
  private:
   Piece rest_;
   std::size_t dimension_ = 0;
   std::size_t group_ = 0;  // its size there
+  std::size_t rows_ = 1;   // groups beside it, in the other dimensions
   std::size_t left_ = 0;
 };
 

@@ -10,9 +10,11 @@
 namespace grus {
 namespace {
 
-constexpr double kChunk = 4e6;     // ns that commands are waited for together
-constexpr double kPiece = 2e6;     // while others wait, and of a command that is split
-constexpr double kLongest = 15e6;  // of a command, for another to be under way with it
+constexpr double kChunk = 4e6;  // ns that commands are waited for together
+constexpr double kPiece = 2e6;  // while others wait, and of a command that is split
+constexpr double kPieceAlone = 100e6;
+constexpr std::chrono::seconds kAlone{1};  // since anybody else wanted the device
+constexpr double kLongest = 15e6;          // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
@@ -131,20 +133,23 @@ bool Turn::is_full() const {
 
 bool Turn::is_current_full() const { return current_.cost >= (is_wanted() ? kPiece : kChunk) || current_.has_most; }
 
+double Turn::piece_cost() const { return Clock::now() - last_wanted_ < kAlone ? kPiece : kPieceAlone; }
+
 std::size_t Turn::first_parts(const Work& whole, std::size_t parts) {
   const Lock lock{mutex_};
   const Known& known = known_of(whole);
   const double cost = known.cost;
   const bool is_new = known.values != whole.values && known.changes < kTrusted;
   if (cost == 0 || (is_new && cost < 2 * kLongest)) return parts / kProbes + 1;
-  return cost < 2 * kLongest ? parts : parts_in(kPiece / cost, parts);
+  return cost < 2 * kLongest ? parts : parts_in(piece_cost() / cost, parts);
 }
 
 std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
   const Lock lock{mutex_};
   const double cost = known_of(sent).cost;
-  if (cost == 0 || (cost > kPiece / 2 && cost < kPiece * kEnough)) return parts;
-  return parts_in(std::min(kPiece / cost, kMostLonger), parts);
+  const double best = piece_cost();
+  if (cost == 0 || (cost > best / 2 && cost < best * kEnough)) return parts;
+  return parts_in(std::min(best / cost, kMostLonger), parts);
 }
 
 void Turn::note_whole(const Work& whole, const Work& piece, double times) {
@@ -166,6 +171,7 @@ bool Turn::has_room() {
 void Turn::wait_for_room() {
   Lock lock{mutex_};
   for (;;) {
+    if (is_wanted() || !is_open_) last_wanted_ = Clock::now();
     if (is_current_full()) mark();
     if (is_open_ && is_recalled()) {
       changed_.wait_for(lock, kUntilBack, [this] { return !is_open_; });

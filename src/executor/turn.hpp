@@ -133,6 +133,7 @@ class Turn {
   void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
   Known& known_of(const Work& work);
   bool is_current_full() const;
+  double piece_cost() const;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
@@ -143,8 +144,9 @@ class Turn {
   cl_command_queue last_queue_ = nullptr;
   Chunk current_;
   std::deque<std::shared_ptr<Chunk>> under_way_;
-  Clock::time_point last_ended_{};  // of a chunk
-  bool is_last_known_ = true;       // or only that it had ended by then
+  Clock::time_point last_ended_{};                // of a chunk
+  Clock::time_point last_wanted_ = Clock::now();  // by others
+  bool is_last_known_ = true;                     // or only that it had ended by then
   std::array<std::array<Known, kAmounts>, kKinds> known_{};
 };
 

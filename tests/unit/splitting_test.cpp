@@ -127,5 +127,20 @@ TEST(SplittingTest, WhatHasOneWorkGroupIsNot) {
   EXPECT_GT((Cutter{launch, Splits::always}.left()), 1U);
 }
 
+TEST(SplittingTest, PiecesFillTheDevice) {
+  command::Launch launch;
+  const std::size_t global[] = {64 * 100, 3};
+  const std::size_t local[] = {64, 1};
+  launch.dimensions = 2;
+  launch.global = global;
+  launch.local = local;
+  const Cutter cutter{launch, Splits::with_local_size};
+  EXPECT_EQ(cutter.filling(1, 1), 1U);
+  EXPECT_EQ(cutter.filling(1, 3), 1U) << "it has three rows";
+  EXPECT_EQ(cutter.filling(1, 12), 4U);
+  EXPECT_EQ(cutter.filling(5, 12), 8U);
+  EXPECT_EQ(cutter.filling(1, 1000), 100U) << "all there are";
+}
+
 }  // namespace
 }  // namespace grus
