@@ -25,6 +25,11 @@ HOST = "10.77.0.1"  # as guests see it
 MAC = "52:54:00:67:72:{:02x}"  # by the guest's number, which is also the last of its address
 AREA_MIB = 256
 
+# There is no such console, so the first messages go to the serial line, and later ones nowhere. On a busy machine the
+# kernel's check of the timer fails now and then.
+KERNEL_OPTIONS = ("console=hvc0 earlyprintk=serial,ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check "
+                  "grus.address=10.77.0.{number} {more}")
+
 FRAME_BEGINS = (0x9d7f3ac15e62b804).to_bytes(8, "little")  # of a relay
 
 # virtio-rng stands in for the card: it has a driver to unload, and a device file by which it is in use.
@@ -203,10 +208,7 @@ class Guest:
             "-cpu", "host" if accel == "kvm" else "max", "-smp", "2", "-m", str(MEMORY_MIB),
             "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", CACHE / "kernel", "-initrd", start, "-append",
-            # There is no such console, so the first messages go to the serial line, and later ones nowhere. On a busy
-            # machine the kernel's check of the timer fails now and then.
-            f"console=hvc0 earlyprintk=serial,ttyS0 loglevel=4 panic=-1 mitigations=off no_timer_check "
-            f"grus.address=10.77.0.{number} {append}",
+            KERNEL_OPTIONS.format(number=number, more=append),
             "-serial", f"unix:{self.folder}/shell.sock,server=on,wait=off",
             "-drive", f"file={CACHE}/root.ext4,format=raw,if=none,id=root,readonly=on",
             "-device", "virtio-blk-pci,drive=root",

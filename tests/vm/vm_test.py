@@ -158,40 +158,15 @@ class VmTest(unittest.TestCase):
     def expect_right(self, guest, name):
         self.assertRegex(self.end_program(guest, name), r"^right: \d+ kernels$")
 
-
-class MigrationTest(VmTest):
-    def test_live_there_and_back(self):
-        a, b = self.two_guests("one", "two")
-        outcome = self.vm("migrate", "a", "--to", "b", "--trace", self.place / "trace")
-        self.report("live, two programs", outcome, ("one", "two"))
-        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("b", "card"))
-        self.assertEqual((a.status(), b.status(), b.has_card()), ("postmigrate", "running", True))
+    def expect_went_on(self, outcome, names):
+        """That programs ran kernels in all phases, and were never without for long."""
         times = step_times(outcome)
-        for name in ("one", "two"):
+        for name in names:
             self.beats.wait_for(name, 3)
             for step in ("programs leave for the proxy", "QEMU's migration"):
                 self.assertGreater(self.kernels_in(name, times[step]), 0, f"{name} ran no kernel during: {step}")
             self.assertLess(self.beats.gap(name, outcome["began"], self.end_of(outcome)),
                             1 + outcome["migration"]["downtime_ms"] / 1e3)
-        self.assertTrue(json.loads((self.place / "trace").read_text())["traceEvents"])
-        b.shell.run("grep -q virtio_rng /sys/class/misc/hw_random/rng_available")
-        listed = {row["name"]: row for row in self.vm("list")}
-        self.assertEqual([one["at"] for one in listed["b"]["programs"]], ["local", "local"])
-        self.assertEqual(listed["a"]["status"], "postmigrate")
-
-        a.close()  # and back, to a new QEMU
-        c = self.guest("c", waits=True)
-        self.stop_proxy()
-        self.start_proxy("--memory", "4KiB")
-        outcome = self.vm("migrate", "b", "--to", c.incoming, "--live-only", fails=True)
-        self.assertRegex(outcome["error"], "MAX_MEM_ALLOC_SIZE: the program was told .*; the guest runs on at b, as before")
-        outcome = self.vm("migrate", "b", "--to", c.incoming)
-        self.assertIn("in the guest: ", outcome["fell_back"])
-        self.report("stop and copy, two programs", outcome, ("one", "two"))
-        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("c", "card"))
-        for name in ("one", "two"):
-            self.beats.wait_for(name, 3)
-            self.expect_right(c, name)
 
     def end_of(self, outcome):
         return outcome["began"] + max(step["start"] + step["seconds"] for step in outcome["steps"])
@@ -216,6 +191,35 @@ class MigrationTest(VmTest):
                   f"from outside, {1e3 * max(one[3] for one in beats):.0f} ms by the guest's clock; of the 1 ms clock "
                   f"{1e3 * max(one[4] for one in beats):.0f} ms by the guest's clock, {1e3 * max(ticks):.0f} ms seen from outside")
             print("  " + ", ".join(f"{step}: {self.kernels_in(name, times[step])} kernels" for step in times))
+
+
+class MigrationTest(VmTest):
+    def test_live_there_and_back(self):
+        a, b = self.two_guests("one", "two")
+        outcome = self.vm("migrate", "a", "--to", "b", "--trace", self.place / "trace")
+        self.report("live, two programs", outcome, ("one", "two"))
+        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("b", "card"))
+        self.assertEqual((a.status(), b.status(), b.has_card()), ("postmigrate", "running", True))
+        self.expect_went_on(outcome, ("one", "two"))
+        self.assertTrue(json.loads((self.place / "trace").read_text())["traceEvents"])
+        b.shell.run("grep -q virtio_rng /sys/class/misc/hw_random/rng_available")
+        listed = {row["name"]: row for row in self.vm("list")}
+        self.assertEqual([one["at"] for one in listed["b"]["programs"]], ["local", "local"])
+        self.assertEqual(listed["a"]["status"], "postmigrate")
+
+        a.close()  # and back, to a new QEMU
+        c = self.guest("c", waits=True)
+        self.stop_proxy()
+        self.start_proxy("--memory", "4KiB")
+        outcome = self.vm("migrate", "b", "--to", c.incoming, "--live-only", fails=True)
+        self.assertRegex(outcome["error"], "MAX_MEM_ALLOC_SIZE: the program was told .*; the guest runs on at b, as before")
+        outcome = self.vm("migrate", "b", "--to", c.incoming)
+        self.assertIn("in the guest: ", outcome["fell_back"])
+        self.report("stop and copy, two programs", outcome, ("one", "two"))
+        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("c", "card"))
+        for name in ("one", "two"):
+            self.beats.wait_for(name, 3)
+            self.expect_right(c, name)
 
 
 class HostsDeviceTest(VmTest):
@@ -411,7 +415,8 @@ class FailuresTest(VmTest):
         self.expect_right(a, "three")
 
 
-if __name__ == "__main__":
+def main():
+    """Runs the tests of the program, in a network namespace."""
     if "GRUS_VM_NAMESPACE" not in os.environ:
         if os.geteuid() != 0:
             sys.exit("it needs root, for a network of its own")
@@ -422,3 +427,7 @@ if __name__ == "__main__":
                     "ip link set bridge up"):
         run(*command.split())
     unittest.main(verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
