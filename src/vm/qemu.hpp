@@ -23,7 +23,7 @@ class Qemu final : public Hypervisor {
 
  private:
   std::string gpu_id() const { return machine_.gpu.at("id").get<std::string>(); }
-  bool has_shared_memory();  // with its host: ivshmem
+  bool has_shared_memory_of_others();  // ivshmem, unless this QEMU is the master of its content
   void follow_migration(Timeline& timeline, const std::atomic<bool>& cancelled);
 
   const Machine& machine_;
