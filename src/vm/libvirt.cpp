@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cstdlib>
 #include <thread>
 
 namespace grus::vm {
@@ -48,10 +48,10 @@ std::string marked(std::string xml) {
   return xml.insert(xml.rfind("</domain>"), fmt::format("<metadata>{}</metadata>", kMark));
 }
 
-std::string number_after(const std::string& text, const std::string& name) {
+// Of lines "name: number"; 0 if there is none.
+std::uint64_t number_in(const std::string& text, const std::string& name) {
   const std::size_t line = ("\n" + text).find(fmt::format("\n{}: ", name));
-  if (line == std::string::npos) return "0";
-  return text.substr(line + name.size() + 2, text.find('\n', line) - line - name.size() - 2);
+  return line == std::string::npos ? 0 : std::strtoull(text.c_str() + line + name.size() + 2, nullptr, 10);
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ void Domain::detach_gpu(std::chrono::seconds patience) {
 }
 
 void Domain::send_to(const Machine& destination, Timeline& /*timeline*/, const std::atomic<bool>& cancelled) {
-  const std::string its_xml = marked(virsh({"dumpxml", machine_.domain, "--migratable"}));
+  const std::string its_xml = marked(virsh({"dumpxml", machine_.domain, "--migratable", "--security-info"}));
   std::vector<std::string> words{"migrate", machine_.domain, destination.libvirt, "--live", "--xml", "/dev/stdin"};
   if (!destination.incoming.empty()) words.insert(words.end(), {"--migrateuri", destination.incoming});
   bool is_cancelled = false;
@@ -135,10 +135,11 @@ void Domain::resume() {
 }
 
 json Domain::figures_of_travel(const Machine& destination) {
-  const std::string said = Domain{destination}.virsh({"domjobinfo", destination.domain, "--completed", "--rawstats"});
-  return {{"downtime_ms", std::stoi(number_after(said, "downtime"))},
-          {"total_ms", std::stoi(number_after(said, "time_elapsed"))},
-          {"ram_bytes", std::stoull(number_after(said, "memory_processed"))}};
+  // Nothing depends on them: what can't be had is 0.
+  const Ran ran = Domain{destination}.try_virsh({"domjobinfo", destination.domain, "--completed", "--rawstats"});
+  return {{"downtime_ms", number_in(ran.said, "downtime")},
+          {"total_ms", number_in(ran.said, "time_elapsed")},
+          {"ram_bytes", number_in(ran.said, "memory_processed")}};
 }
 
 std::string take_domain(const std::string& name, const std::string& xml) {
