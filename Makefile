@@ -62,6 +62,7 @@ check-vm:
 	$(MAKE) all
 	tests/vm/guest/build build/vm
 	tests/vm/vm_test.py
+	tests/vm/libvirt_test.py
 
 test: all
 	$(CTEST) --test-dir build -L fast -j$(JOBS)

@@ -61,7 +61,7 @@ _grus() {
     --report | --audit | --config | --profile | --trace | --output | -o | restore) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
     --to | drain) mapfile -t COMPREPLY < <(compgen -W "local unix: tcp:" -- "$word"); return ;;
     profile) mapfile -t COMPREPLY < <(compgen -W "make --help" -- "$word"); return ;;
-    vm) mapfile -t COMPREPLY < <(compgen -W "list migrate attach-gpu detach-gpu --help" -- "$word"); return ;;
+    vm) mapfile -t COMPREPLY < <(compgen -W "list migrate attach-gpu detach-gpu hook --help" -- "$word"); return ;;
     --present-as) mapfile -t COMPREPLY < <(compgen -W "gpu cpu accelerator" -- "$word"); return ;;
     --fingerprint) mapfile -t COMPREPLY < <(compgen -W "xxh3 device system xor256" -- "$word"); return ;;
     --sample) mapfile -t COMPREPLY < <(compgen -W "0 1 2 4" -- "$word"); return ;;

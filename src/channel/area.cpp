@@ -119,6 +119,8 @@ std::optional<Area::Taken> Area::take(std::uint32_t connection) {
   piece->sign = Descriptor{ends[0]};
   piece->connection = connection;
   const auto index = static_cast<std::uint64_t>(piece - all_.begin());
+  // QEMU writes there too: a guest that arrives brings what it had of another host's area.
+  clear(index);
   return Taken{{index * size_, size_}, Descriptor{ends[1]}};
 }
 
@@ -134,7 +136,7 @@ void Area::is_let_go(std::uint32_t connection) {
   for (std::size_t index = 0; index < all_.size(); ++index) {
     if (all_[index].connection != connection) continue;
     all_[index].connection.reset();
-    if (all_[index].sign.get() < 0) make_free(index);
+    if (all_[index].sign.get() < 0) clear(index);
   }
 }
 
@@ -159,12 +161,12 @@ void Area::look_at_signs() {
     pollfd ready{piece.sign.get(), 0, 0};
     if (ready.fd < 0 || poll(&ready, 1, 0) <= 0) continue;
     piece.sign.reset();
-    if (!piece.connection) make_free(index);
+    if (!piece.connection) clear(index);
   }
 }
 
 // The next session doesn't see what this one left, and the host has its memory back, where the file system can do that.
-void Area::make_free(std::size_t index) const {
+void Area::clear(std::size_t index) const {
   const auto start = static_cast<off_t>(index * size_);
   constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   if (fallocate(file_.get(), kPunch, start, static_cast<off_t>(size_)) == 0) return;

@@ -50,7 +50,7 @@ class Area {
     Descriptor sign{};                          // of its worker; none: it has ended
     std::optional<std::uint32_t> connection{};  // of the guest's
   };
-  void make_free(std::size_t index) const;
+  void clear(std::size_t index) const;
 
   Descriptor file_;
   std::uint64_t size_;  // of a slice

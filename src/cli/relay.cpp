@@ -28,7 +28,7 @@ With an area, memory that both share, commands and data go through that, and onl
 the port. Each guest needs a file of its own, and a device:
   truncate -s 256M /dev/shm/guest1 && chmod 600 /dev/shm/guest1
   qemu-system-x86_64 ... -object memory-backend-file,id=area,mem-path=/dev/shm/guest1,size=256M,share=on \
-    -device ivshmem-plain,memdev=area
+    -device ivshmem-plain,memdev=area,master=on
   grus relay --port unix:/run/grus/guest1.sock --to auto --area /dev/shm/guest1
 In the guest:
   grus run --gpu ivshmem: -- clinfo

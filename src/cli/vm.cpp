@@ -3,12 +3,15 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <fstream>
+#include <iostream>
 #include <memory>
 
 #include "base/log.hpp"
 #include "cli/command.hpp"
 #include "cli/problem.hpp"
 #include "cli/table.hpp"
+#include "vm/hypervisor.hpp"
+#include "vm/libvirt.hpp"
 #include "vm/migration.hpp"
 
 namespace grus::cli {
@@ -35,6 +38,7 @@ Virtual machines are in a file, ~/.config/grus/vms.toml or /etc/grus/vms.toml:
   agent = "/run/vm/web-at-b.agent"
   incoming = "tcp:host-b:4444"       as QEMU's -incoming has it
   gpu = { driver = "vfio-pci", id = "gpu", bus = "pcie.1", host = "0000:17:00.0" }
+A domain of libvirt's has libvirt = "qemu:///system", or another URI, instead of qmp; docs/vm.md has the rest.
 
 Exit status: 0 done, 1 failed: the message says where the guest runs and on what; 2 wrong usage.)";
 
@@ -68,13 +72,25 @@ std::map<std::string, vm::Machine> machines_of(const Options& options) {
   }
 }
 
-// By its name, or by where it waits for one to come.
-const vm::Machine& machine_named(const std::map<std::string, vm::Machine>& machines, const std::string& name) {
+template <typename Fits>
+const vm::Machine& machine_of(const std::map<std::string, vm::Machine>& machines, const std::string& name, Fits fits) {
   for (const auto& [its_name, machine] : machines) {
-    if (its_name == name || (!machine.incoming.empty() && machine.incoming == name)) return machine;
+    if (its_name == name || fits(machine)) return machine;
   }
   throw Problem{fmt::format("{}: the file has no virtual machine of that name; `grus vm list` lists them", name),
                 kUsage};
+}
+
+const vm::Machine& machine_named(const std::map<std::string, vm::Machine>& machines, const std::string& name) {
+  return machine_of(machines, name, [](const vm::Machine&) { return false; });
+}
+
+// By its name, by where it waits for one to come, or by libvirt's URI.
+const vm::Machine& destination_of(const std::map<std::string, vm::Machine>& machines, const vm::Machine& source,
+                                  const std::string& name) {
+  return machine_of(machines, name, [&](const vm::Machine& one) {
+    return one.incoming == name || (one.libvirt == name && one.domain == source.domain);
+  });
 }
 
 vm::MigrationOrder order_of(const Options& options, const vm::Machine& machine) {
@@ -133,7 +149,7 @@ int report(const Options& options, const json& outcome, const std::string& done)
 int migrate(const Options& options) {
   const auto machines = machines_of(options);
   const vm::Machine& source = machine_named(machines, options.name);
-  const vm::Machine& destination = machine_named(machines, options.to);
+  const vm::Machine& destination = destination_of(machines, source, options.to);
   if (&source == &destination) throw Problem{"a virtual machine can't be moved to itself", kUsage};
   vm::MigrationOrder order = order_of(options, source);
   order.falls_back = !options.live_only;
@@ -144,18 +160,19 @@ int migrate(const Options& options) {
 
 json about(const vm::Machine& machine) {
   json row = {{"name", machine.name}};
+  std::unique_ptr<vm::Hypervisor> hypervisor;
   try {
-    vm::Qmp qmp{machine.qmp};
-    row["status"] = qmp.status();
-    row["gpu"] = !machine.gpu.empty() && qmp.has_device(machine.gpu_id());
+    hypervisor = vm::hypervisor_of(machine);
+    row["status"] = hypervisor->status();
+    if (row["status"] != "running") return row;
+    row["gpu"] = hypervisor->has_gpu();
   } catch (const std::exception& error) {
     row["status"] = "not there";
     row["error"] = error.what();
     return row;
   }
-  if (row["status"] != "running") return row;
   try {
-    vm::Agent agent{machine.agent};
+    vm::Agent agent{hypervisor->agent_socket()};
     row["programs"] = agent.wait_until_there(vm::Clock::now() + std::chrono::seconds{2})["programs"];
   } catch (const std::exception& error) {
     row["error"] = error.what();
@@ -196,6 +213,16 @@ int change_gpu(const Options& options, json (*change)(const vm::Machine&, const 
   return report(options, change(machine, order_of(options, machine)), fmt::format("{} {}", machine.name, done));
 }
 
+int hook(const Options& options) {
+  const std::string xml{std::istreambuf_iterator<char>{std::cin}, {}};
+  try {
+    fmt::print("{}", vm::take_domain(options.name, xml));
+  } catch (const vm::Failed& failed) {
+    throw Problem{failed.what()};
+  }
+  return kDone;
+}
+
 CLI::App* add(CLI::App& vm, Options& options, const char* name, const char* about) {
   CLI::App* app = vm.add_subcommand(name, about);
   app->add_option("--config", options.file, "The file of virtual machines")
@@ -232,14 +259,20 @@ Subcommand add_vm(CLI::App& grus) {
   add_change_options(*moved, *options);
   moved->add_flag("--live-only", options->live_only,
                   "Fail if the proxy has no room for the programs, instead of suspending them into the guest's memory");
-  moved->add_option("--to", options->to, "The machine of the file that waits for it, by name or by where it waits")
+  moved
+      ->add_option("--to", options->to,
+                   "The machine of the file that waits for it: its name, its incoming, or its libvirt")
       ->required()
       ->type_name("WHERE");
   CLI::App* const detached = add(*app, *options, "detach-gpu", "Take its card away; its programs go to the proxy");
   add_change_options(*detached, *options);
   CLI::App* const attached = add(*app, *options, "attach-gpu", "Give it its card; programs at the proxy return");
   add_change_options(*attached, *options);
-  return {app, [options, listed, moved, detached] {
+  CLI::App* const asked = app->add_subcommand(
+      "hook", "For libvirt's hook: whether a domain may come, whose XML is the input; see docs/libvirt-hook");
+  asked->add_option("NAME", options->name, "The domain")->required();
+  return {app, [options, listed, moved, detached, asked] {
+            if (asked->parsed()) return hook(*options);
             if (listed->parsed()) return list(*options);
             if (moved->parsed()) return migrate(*options);
             return detached->parsed() ? change_gpu(*options, vm::detach_gpu, "has no card now")

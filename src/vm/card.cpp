@@ -10,12 +10,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 
 #include "base/log.hpp"
+#include "vm/command.hpp"
 
 namespace grus::vm {
 namespace {
@@ -82,20 +82,9 @@ bool uses_card(const AgentSettings& settings, const fs::path& process) {
   return false;
 }
 
-struct Ran {
-  int status = -1;
-  std::string said;
-};
-
-Ran run(const std::string& command) {
-  Ran ran;
-  std::FILE* const output = popen((command + " 2>&1").c_str(), "re");
-  if (!output) return ran;
-  std::array<char, 512> part;
-  while (std::fgets(part.data(), part.size(), output)) {
-    if (ran.said.size() < kMostSaid) ran.said += part.data();
-  }
-  ran.status = pclose(output);
+Ran run_in_shell(const std::string& command) {
+  Ran ran = run({"/bin/sh", "-c", command});
+  if (ran.said.size() > kMostSaid) ran.said.resize(kMostSaid);
   return ran;
 }
 
@@ -127,17 +116,19 @@ void wait_for_card(const AgentSettings& settings, Clock::time_point until) {
              fmt::format("the card ({}) didn't come", fmt::join(settings.devices, ", ")));
 }
 
-bool is_usable(const AgentSettings& settings) { return !settings.probe.empty() && run(settings.probe).status == 0; }
+bool is_usable(const AgentSettings& settings) {
+  return !settings.probe.empty() && run_in_shell(settings.probe).status == 0;
+}
 
 void wait_for_probe(const AgentSettings& settings, Clock::time_point until) {
   if (settings.probe.empty()) return;
   Ran last;
-  const auto works = [&] { return (last = run(settings.probe)).status == 0; };
+  const auto works = [&] { return (last = run_in_shell(settings.probe)).status == 0; };
   wait_until(works, until, fmt::format("the card can't be used: `{}` fails: {}", settings.probe, last.said));
 }
 
 void run_command(const std::string& command) {
-  const Ran ran = run(command);
+  const Ran ran = run_in_shell(command);
   if (ran.status != 0)
     throw Failed{fmt::format(
         "`{}` failed with {}: {}", command,

@@ -30,22 +30,49 @@ json value_of(const toml::node& node) {
   throw Failed{"it must be a text, a number, or true or false"};
 }
 
-void read(Machine& machine, std::string_view key, const toml::node& node) {
-  const std::map<std::string_view, std::string*> texts{
-      {"qmp", &machine.qmp}, {"agent", &machine.agent}, {"incoming", &machine.incoming}, {"proxy", &machine.proxy}};
-  if (key == "gpu") {
-    const toml::table* const arguments = node.as_table();
-    if (!arguments) throw Failed{"it must be a table of device_add's arguments, with driver and id"};
-    for (const auto& [name, value] : *arguments) machine.gpu[std::string{name.str()}] = value_of(value);
-    const auto is_text = [&](const char* name) { return machine.gpu.contains(name) && machine.gpu[name].is_string(); };
-    if (!is_text("driver") || !is_text("id")) throw Failed{"it must have a driver and an id"};
+void read_gpu(Machine& machine, const toml::node& node) {
+  if (const auto xml = node.value_exact<std::string>()) {
+    machine.gpu_xml = *xml;
     return;
   }
+  const toml::table* const arguments = node.as_table();
+  if (!arguments) throw Failed{"it must be a table of device_add's arguments, or libvirt's XML in quotes"};
+  for (const auto& [name, value] : *arguments) machine.gpu[std::string{name.str()}] = value_of(value);
+  const auto is_text = [&](const char* name) { return machine.gpu.contains(name) && machine.gpu[name].is_string(); };
+  if (!is_text("driver") || !is_text("id")) throw Failed{"it must have a driver and an id"};
+}
+
+void read(Machine& machine, std::string_view key, const toml::node& node) {
+  const std::map<std::string_view, std::string*> texts{{"qmp", &machine.qmp},           {"libvirt", &machine.libvirt},
+                                                       {"domain", &machine.domain},     {"agent", &machine.agent},
+                                                       {"incoming", &machine.incoming}, {"proxy", &machine.proxy}};
+  if (key == "gpu") return read_gpu(machine, node);
   const auto text = texts.find(key);
   if (text == texts.end()) throw Failed{"there is no such setting"};
   const auto value = node.value_exact<std::string>();
   if (!value) throw Failed{"it must be a text, in quotes"};
   *text->second = *value;
+}
+
+// "qemu+ssh://host-b/system" does.
+bool names_a_host(std::string_view uri) {
+  const std::size_t slashes = uri.find("://");
+  return slashes != std::string_view::npos && !uri.substr(slashes + 3).starts_with('/');
+}
+
+// What settings of a machine have to do with each other.
+void check(Machine& machine) {
+  if (machine.qmp.empty() == machine.libvirt.empty())
+    throw Failed{"it must have either qmp, the path of QEMU's socket, or libvirt, a URI"};
+  if (machine.libvirt.empty()) {
+    if (!machine.gpu_xml.empty()) throw Failed{"its gpu must be a table of device_add's arguments"};
+    return;
+  }
+  if (machine.domain.empty()) machine.domain = machine.name;
+  if (machine.is_given_card() && machine.gpu_xml.find(kCardAlias) == std::string::npos)
+    throw Failed{fmt::format("its gpu must be libvirt's XML, with <alias name='{}'/>", kCardAlias)};
+  if (machine.agent.empty() && names_a_host(machine.libvirt))
+    throw Failed{"it must have agent, the path of the agent's socket here: `ssh -L` brings it from another host"};
 }
 
 Machine read_machine(const std::string& file, const std::string& name, const toml::node& node) {
@@ -61,7 +88,11 @@ Machine read_machine(const std::string& file, const std::string& name, const tom
       throw Failed{fmt::format("{}:{}: {}: {}", file, key.source().begin.line, std::string{key.str()}, failed.what())};
     }
   }
-  if (machine.qmp.empty()) throw Failed{fmt::format("{}: {} has no qmp, the path of QEMU's socket", file, name)};
+  try {
+    check(machine);
+  } catch (const Failed& failed) {
+    throw Failed{fmt::format("{}: {}: {}", file, name, failed.what())};
+  }
   return machine;
 }
 

@@ -6,20 +6,24 @@
 #include <string>
 
 #include "vm/lines.hpp"
-#include "vm/qmp.hpp"
 #include "vm/timeline.hpp"
 
 namespace grus::vm {
 
+inline constexpr const char* kCardAlias = "ua-gpu";  // by which libvirt knows the card
+
 struct Machine {
   std::string name;
-  std::string qmp;  // QEMU's sockets
-  std::string agent;
-  std::string incoming;             // where it waits for a machine that comes, as QEMU writes it
+  std::string qmp;                  // QEMU's socket; or else:
+  std::string libvirt;              // libvirt's URI
+  std::string domain;               // as libvirt calls it
+  std::string agent;                // a socket of QEMU's
+  std::string incoming;             // where it waits for a machine that comes, as QEMU or libvirt writes it
   std::string proxy;                // a server, as the guest reaches it
-  std::map<std::string, json> gpu;  // arguments of device_add; none without a card
+  std::map<std::string, json> gpu;  // a card, if it is given one: arguments of device_add; or else:
+  std::string gpu_xml;              // as libvirt writes it
 
-  std::string gpu_id() const { return gpu.contains("id") ? gpu.at("id").get<std::string>() : ""; }
+  bool is_given_card() const { return !gpu.empty() || !gpu_xml.empty(); }
 };
 
 // From a file of TOML, one table for each. Throws Failed.

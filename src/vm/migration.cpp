@@ -1,8 +1,10 @@
 #include "vm/migration.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include "base/log.hpp"
+#include "vm/hypervisor.hpp"
 
 namespace grus::vm {
 namespace {
@@ -12,7 +14,7 @@ using namespace std::chrono_literals;
 constexpr auto kForSessions = 600s;  // to copy what they have
 constexpr auto kForCommands = 120s;  // to load and unload a driver
 constexpr auto kForTheAgent = 15s;   // to be there
-constexpr auto kBetweenQuestions = 200ms;
+constexpr auto kBetweenLooks = 20ms;
 
 using Kind = MigrationOrder::Kind;
 
@@ -20,11 +22,11 @@ using Kind = MigrationOrder::Kind;
 class End {
  public:
   End(const Machine& machine, Timeline& timeline, const MigrationOrder& order)
-      : machine_{machine}, timeline_{timeline}, order_{order}, qmp_{machine.qmp}, agent_{machine.agent} {}
+      : machine_{machine}, timeline_{timeline}, order_{order}, hypervisor_{hypervisor_of(machine)} {}
 
-  Qmp& qmp() { return qmp_; }
+  Hypervisor& hypervisor() { return *hypervisor_; }
   const Machine& machine() const { return machine_; }
-  json greet() { return agent_.wait_until_there(Clock::now() + kForTheAgent); }
+  json greet() { return agent().wait_until_there(Clock::now() + kForTheAgent); }
 
   // Programs leave the card. If this fails they are where they were.
   json leave() {
@@ -39,41 +41,31 @@ class End {
   void unload() { ask("the guest unloads the driver", "unload", kForCommands); }
   void load() { ask("the guest loads the driver", "load", kForCommands); }
 
-  bool has_gpu() { return !machine_.gpu.empty() && qmp_.has_device(machine_.gpu_id()); }
-
+  bool has_gpu() { return hypervisor_->has_gpu(); }
   void detach() {
-    if (!has_gpu()) return;
-    timeline_.step("device_del", [&] {
-      qmp_.forget_events();
-      qmp_.execute("device_del", {{"id", machine_.gpu_id()}});
-      const auto event = qmp_.wait_for(
-          [&](const json& one) {
-            const std::string name = one.value("event", "");
-            return (name == "DEVICE_DELETED" || name == "DEVICE_UNPLUG_GUEST_ERROR") &&
-                   one["data"].value("device", "") == machine_.gpu_id();
-          },
-          Clock::now() + order_.unplug);
-      if (!event) throw Failed{fmt::format("the guest didn't let go of the card within {} s", order_.unplug.count())};
-      if (event->value("event", "") != "DEVICE_DELETED") throw Failed{"the guest refuses to let go of the card"};
-    });
+    if (has_gpu()) timeline_.step("device_del", [&] { hypervisor_->detach_gpu(order_.unplug); });
   }
   void attach() {
-    if (machine_.gpu.empty() || has_gpu()) return;
-    timeline_.step("device_add", [&] { qmp_.execute("device_add", machine_.gpu); });
+    if (machine_.is_given_card() && !has_gpu()) timeline_.step("device_add", [&] { hypervisor_->attach_gpu(); });
   }
 
  private:
   json ask(const char* step, const char* command, std::chrono::seconds limit, const json& left = json::array()) {
     return timeline_.step(step, [&] {
-      return agent_.ask(timeline_, {{"command", command}, {"address", order_.proxy}, {"left", left}}, limit);
+      return agent().ask(timeline_, {{"command", command}, {"address", order_.proxy}, {"left", left}}, limit);
     });
+  }
+  // Of a guest that comes it is known only then.
+  Agent& agent() {
+    if (!agent_) agent_.emplace(hypervisor_->agent_socket());
+    return *agent_;
   }
 
   const Machine& machine_;
   Timeline& timeline_;
   const MigrationOrder& order_;
-  Qmp qmp_;
-  Agent agent_;
+  std::unique_ptr<Hypervisor> hypervisor_;
+  std::optional<Agent> agent_;
 };
 
 // Where the programs are in the end, in words and for scripts.
@@ -100,7 +92,7 @@ class Migration {
         travel(from, to);
       } catch (const std::exception& error) {
         // Two that run with the same disks would be the end of both.
-        if (has_gone_ && is_there(to)) {
+        if (may_run(to)) {
           throw Failed{fmt::format("{}; QEMU has handed the guest over to {}, so it isn't continued at {}: see there",
                                    error.what(), destination.name, source_.name)};
         }
@@ -124,7 +116,7 @@ class Migration {
   json attach() {
     return guarded([&] {
       End end{source_, timeline_, order_};
-      if (source_.gpu.empty()) throw Failed{fmt::format("the file names no gpu for {}", source_.name)};
+      if (!source_.is_given_card()) throw Failed{fmt::format("the file names no gpu for {}", source_.name)};
       arrive(end);
     });
   }
@@ -145,22 +137,16 @@ class Migration {
 
   // Before anything happens.
   void check(End& from, End& to) {
-    const std::string here = from.qmp().status();
-    const std::string there = to.qmp().status();
-    const std::string& name = to.machine().name;
+    const Machine& destination = to.machine();
+    if (source_.libvirt.empty() != destination.libvirt.empty() || source_.domain != destination.domain)
+      throw Failed{fmt::format("{} and {} must both be of libvirt, with the same domain, or neither", source_.name,
+                               destination.name)};
+    const std::string here = from.hypervisor().status();
     if (here != "running") throw Failed{fmt::format("{} isn't running: QEMU says {}", source_.name, here)};
-    if (there != "inmigrate")
-      throw Failed{
-          fmt::format("{} doesn't wait for a machine, which QEMU's -incoming makes it do: it says {}", name, there)};
-    // QEMU 7.2 sends it along, but under emulation loses pages of the guest's own memory where there is one.
-    if (from.qmp().has_shared_memory())
-      throw Failed{
-          fmt::format("{0} has a shared-memory device, which can't travel: move its programs (`grus move`), and "
-                      "take the device away (device_del); the guest runs at {0}, as before",
-                      source_.name)};
-    if (to.machine().incoming.empty()) throw Failed{fmt::format("the file doesn't say where {} waits: incoming", name)};
-    if (!source_.gpu.empty() && to.machine().gpu.empty())
-      throw Failed{fmt::format("the file names no gpu for {}, where the programs could return to", name)};
+    from.hypervisor().check_it_can_leave();
+    to.hypervisor().check_it_can_come();
+    if (source_.is_given_card() && !destination.is_given_card())
+      throw Failed{fmt::format("the file names no gpu for {}, where the programs could return to", destination.name)};
     greet(from);
   }
 
@@ -213,71 +199,34 @@ class Migration {
   // QEMU's own migration. When this returns, the machine is there.
   void travel(End& from, End& to) {
     timeline_.step("QEMU's migration", [&] {
-      Qmp& qmp = from.qmp();
-      // With the return path QEMU is done only when the other side has understood everything.
-      qmp.execute("migrate-set-capabilities",
-                  {{"capabilities",
-                    {{{"capability", "events"}, {"state", true}}, {{"capability", "return-path"}, {"state", true}}}}});
-      qmp.forget_events();
-      qmp.execute("migrate", {{"uri", to.machine().incoming}});
-      follow(qmp);
+      from.hypervisor().send_to(to.machine(), timeline_, cancelled_);
       has_gone_ = true;
-      wait_until_it_runs(to.qmp());
-      json done = qmp.execute("query-migrate");
-      while (!done.contains("downtime")) done = qmp.execute("query-migrate");  // the event comes before the numbers
-      answer_["migration"] = {{"downtime_ms", done.value("downtime", 0)},
-                              {"total_ms", done.value("total-time", 0)},
-                              {"ram_bytes", done.value("ram", json::object()).value("transferred", std::uint64_t{0})}};
+      wait_until_it_runs(to.hypervisor());
+      answer_["migration"] = from.hypervisor().figures_of_travel(to.machine());
     });
   }
 
-  void follow(Qmp& qmp) {
-    std::string phase = "setup";
-    auto since = Clock::now();
-    bool is_cancelling = false;
-    for (;;) {
-      const auto event = qmp.wait_for([](const json& one) { return one.value("event", "") == "MIGRATION"; },
-                                      Clock::now() + kBetweenQuestions);
-      if (cancelled_ && !is_cancelling) {
-        is_cancelling = true;
-        qmp.execute("migrate_cancel");
-      }
-      if (!event) continue;
-      timeline_.add("QEMU", phase, since, Clock::now());
-      phase = (*event)["data"].value("status", "");
-      since = Clock::now();
-      if (phase == "completed") return;
-      if (phase == "cancelled") throw Failed{"cancelled"};
-      if (phase == "failed") {
-        throw Failed{fmt::format("QEMU's migration failed: {}",
-                                 qmp.execute("query-migrate").value("error-desc", "it doesn't say why"))};
-      }
-    }
-  }
-
-  // Whether its QEMU lives, as far as can be told.
-  static bool is_there(End& end) {
+  // Whether the guest may run there, as far as can be told.
+  bool may_run(End& to) const {
     try {
-      (void)end.qmp().status();
-      return true;
+      return to.hypervisor().status() == "running" || has_gone_;
     } catch (const std::exception&) {
       return false;
     }
   }
 
-  static void wait_until_it_runs(Qmp& qmp) {
+  static void wait_until_it_runs(Hypervisor& hypervisor) {
     const auto until = Clock::now() + kForTheAgent;
-    while (qmp.status() != "running") {
+    while (hypervisor.status() != "running") {
       if (Clock::now() > until) throw Failed{"the machine came, but doesn't run there"};
-      (void)qmp.wait_for([](const json& one) { return one.value("event", "") == "RESUME"; },
-                         Clock::now() + kBetweenQuestions);
+      std::this_thread::sleep_for(kBetweenLooks);
     }
   }
 
   // The machine didn't go: let it run, with everything that it had.
   Settled back_at_source(End& end) {
     try {
-      if (end.qmp().status() != "running") end.qmp().execute("cont");
+      if (end.hypervisor().status() != "running") end.hypervisor().resume();
     } catch (const std::exception& error) {
       return {"none", fmt::format("the guest can't be continued at {}: {}", source_.name, error.what())};
     }

@@ -1,7 +1,5 @@
 #include "vm/qmp.hpp"
 
-#include <algorithm>
-
 #include "base/log.hpp"
 
 namespace grus::vm {
@@ -46,22 +44,6 @@ std::optional<json> Qmp::wait_for(const std::function<bool(const json&)>& fits, 
     if (!more) return std::nullopt;
     if (more->contains("event")) events_.push_back(std::move(*more));
   }
-}
-
-std::string Qmp::status() { return execute("query-status").value("status", ""); }
-
-bool Qmp::has_device(const std::string& id) {
-  const json devices = execute("qom-list", {{"path", "/machine/peripheral"}});
-  return std::any_of(devices.begin(), devices.end(), [&](const json& one) { return one.value("name", "") == id; });
-}
-
-bool Qmp::has_shared_memory() {
-  const auto is_one = [](const json& one) { return one.value("type", "").starts_with("child<ivshmem"); };
-  for (const char* const path : {"/machine/peripheral", "/machine/peripheral-anon"}) {
-    const json devices = execute("qom-list", {{"path", path}});
-    if (std::any_of(devices.begin(), devices.end(), is_one)) return true;
-  }
-  return false;
 }
 
 }  // namespace grus::vm

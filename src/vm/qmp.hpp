@@ -19,10 +19,6 @@ class Qmp {
   std::optional<json> wait_for(const std::function<bool(const json&)>& fits, Clock::time_point until);
   void forget_events() { events_.clear(); }
 
-  std::string status();  // "running", "inmigrate", "postmigrate", …
-  bool has_device(const std::string& id);
-  bool has_shared_memory();  // with its host: ivshmem
-
  private:
   Lines lines_;
   std::deque<json> events_;

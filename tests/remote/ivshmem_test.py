@@ -88,6 +88,16 @@ class IvshmemTest(AreaTest):
         guest = self.guest(slices=1)
         self.expect_it_works(guest, "--map", 4 * 64 * MIB)
 
+    def test_an_area_with_something_in_it(self):
+        """As after a migration: QEMU brings what another host had there, while the relay is about it."""
+        guest = self.guest(slices=1)
+        with open(guest.area, "r+b", buffering=0) as area:
+            area.write(random.Random(1).randbytes(64 * MIB))
+            program = self.run_program(guest, "--for", 1).wait_until_ready()
+            area.seek(-MIB, os.SEEK_END)
+            self.assertEqual(area.read(), bytes(MIB))
+        self.expect_right(program)
+
     def test_launches_wake_nobody(self):
         """What a launch takes doesn't leave the guest: a thousand of them cost as many frames as one program's set-up."""
         guest = self.guest()

@@ -145,15 +145,18 @@ class AgentTest(TestCase):
 
 
 class VmFileTest(unittest.TestCase):
-    def vm(self, text, *arguments):
+    def vm(self, text, *arguments, **environment):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
             file.write(text)
             file.flush()
             return subprocess.run([GRUS, "vm", *arguments, "--config", file.name], text=True, capture_output=True, check=False,
-                                  timeout=SECONDS)
+                                  timeout=SECONDS, env={**os.environ, **environment})
 
     def test_what_is_wrong_with_it(self):
-        for text, message in (("a = 1\n", ":1: a: it must be a table"), ("[a]\n", "a has no qmp"),
+        for text, message in (("a = 1\n", ":1: a: it must be a table"), ("[a]\n", "a: it must have either qmp"),
+                              ('[a]\nqmp = "/x"\nlibvirt = "qemu:///system"\n', "either qmp"),
+                              ('[a]\nlibvirt = "qemu+ssh://b/system"\n', "a: it must have agent"),
+                              ('[a]\nlibvirt = "qemu:///system"\ngpu = "<hostdev/>"\n', "with <alias name='ua-gpu'/>"),
                               ('[a]\nqmp = "/x"\ncard = 1\n', ":3: card: there is no such setting"),
                               ('[a]\nqmp = "/x"\ngpu = { id = "x" }\n', "it must have a driver and an id")):
             done = self.vm(text, "list")
@@ -167,6 +170,34 @@ class VmFileTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (1, "grus: /nowhere/a: no QEMU listens there\n"))
         self.assertIn("no virtual machine of that name", self.vm(text, "migrate", "a", "--to", "c").stderr)
         self.assertIn("has no proxy", self.vm(text, "migrate", "b", "--to", "a").stderr)
+
+    def test_without_virsh(self):
+        done = self.vm('[a]\nlibvirt = "qemu:///system"\n', "list", "--json", PATH="/nowhere")
+        self.assertEqual(json.loads(done.stdout)[0]["error"], "`virsh` can't be run: No such file or directory")
+
+
+class HookTest(unittest.TestCase):
+    """What libvirt's hook says of a domain that comes."""
+
+    AGENT = "<channel type='unix'>\n<target type='virtio' name='org.grus.agent.0'/>\n</channel>\n"
+    MARK = '<grus:migrating xmlns:grus="urn:grus"/>'
+
+    def hook(self, *parts):
+        xml = "<domain>\n" + "".join(parts) + "</domain>\n"
+        return subprocess.run([GRUS, "vm", "hook", "web"], text=True, input=xml, capture_output=True, check=False, timeout=SECONDS)
+
+    def test_hook(self):
+        card = "<hostdev><alias name='ua-gpu'/></hostdev>"
+        port = self.AGENT.replace("agent", "gpu")
+        for parts in ([], [card], [self.AGENT]):
+            done = self.hook(*parts)
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        for parts in ([self.AGENT, card], [self.AGENT, port]):
+            done = self.hook(*parts)
+            self.assertEqual((done.returncode, done.stdout), (1, ""))
+            self.assertIn("`grus vm migrate web --to …`", done.stderr)
+            done = self.hook(f"<metadata>{self.MARK}</metadata>", *parts)
+            self.assertEqual((done.returncode, done.stdout), (0, "<domain>\n<metadata></metadata>" + "".join(parts) + "</domain>\n"))
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kWorked = std::size_t{1} << 16;  // words that every kernel changes
 constexpr std::size_t kIdle = std::size_t{1} << 20;    // words that stay as they were
+constexpr std::size_t kMapped = std::size_t{1} << 16;  // words that are mapped all the time
 constexpr const char* kSource = R"CLC(
 kernel void fill(global uint* words, uint seed) { const uint i = get_global_id(0); words[i] = (i ^ seed) * 2654435761u; }
 kernel void advance(global uint* words, uint step) {
@@ -138,6 +139,30 @@ void expect(const Device& device, cl_mem buffer, std::size_t count, cl_uint seed
   }
 }
 
+cl_mem make_buffer(const Device& device, std::size_t count) {
+  cl_int code = 0;
+  cl_mem buffer = clCreateBuffer(device.context, CL_MEM_READ_WRITE, 4 * count, nullptr, &code);
+  check(code, "buffer");
+  return buffer;
+}
+
+cl_uint* map(const Device& device, cl_mem buffer, std::size_t count) {
+  cl_int code = 0;
+  void* const words = clEnqueueMapBuffer(device.queue, buffer, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, 0, 4 * count, 0,
+                                         nullptr, nullptr, &code);
+  check(code, "map");
+  return static_cast<cl_uint*>(words);
+}
+
+// Wherever the program went meanwhile, they are where they were.
+void change_and_unmap(const Device& device, cl_mem buffer, cl_uint* words, cl_uint seed, cl_uint factor) {
+  for (cl_uint i = 0; i < kMapped; ++i) {
+    if (words[i] != (i ^ seed) * 2654435761U) fail("mapped word", static_cast<int>(i));
+    words[i] *= factor;
+  }
+  check(clEnqueueUnmapMemObject(device.queue, buffer, words, 0, nullptr, nullptr), "unmap");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -147,17 +172,18 @@ int main(int argc, char** argv) {
   }
   std::signal(SIGTERM, [](int) { g_ended = 1; });
   const Device device = open_device();
+  cl_mem worked = make_buffer(device, kWorked);
+  cl_mem idle = make_buffer(device, kIdle);
+  cl_mem mapped = make_buffer(device, kMapped);
   cl_int code = 0;
-  cl_mem worked = clCreateBuffer(device.context, CL_MEM_READ_WRITE, 4 * kWorked, nullptr, &code);
-  check(code, "buffer");
-  cl_mem idle = clCreateBuffer(device.context, CL_MEM_READ_WRITE, 4 * kIdle, nullptr, &code);
-  check(code, "buffer");
   cl_kernel fill = clCreateKernel(device.program, "fill", &code);
   check(code, "kernel");
   cl_kernel advance = clCreateKernel(device.program, "advance", &code);
   check(code, "kernel");
   launch(device, fill, worked, 1, kWorked);
   launch(device, fill, idle, 2, kIdle);
+  launch(device, fill, mapped, 3, kMapped);
+  cl_uint* const words = map(device, mapped, kMapped);
 
   Gap kernels;
   std::atomic<bool> ended{false};
@@ -178,6 +204,8 @@ int main(int argc, char** argv) {
   clock.join();
   expect(device, worked, kWorked, 1, factor, more);
   expect(device, idle, kIdle, 2, 1, 0);
+  change_and_unmap(device, mapped, words, 3, 5);
+  expect(device, mapped, kMapped, 3, 5, 0);
   std::printf("right: %lu kernels\n", rounds);
   return 0;
 }

@@ -158,40 +158,15 @@ class VmTest(unittest.TestCase):
     def expect_right(self, guest, name):
         self.assertRegex(self.end_program(guest, name), r"^right: \d+ kernels$")
 
-
-class MigrationTest(VmTest):
-    def test_live_there_and_back(self):
-        a, b = self.two_guests("one", "two")
-        outcome = self.vm("migrate", "a", "--to", "b", "--trace", self.place / "trace")
-        self.report("live, two programs", outcome, ("one", "two"))
-        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("b", "card"))
-        self.assertEqual((a.status(), b.status(), b.has_card()), ("postmigrate", "running", True))
+    def expect_went_on(self, outcome, names):
+        """That programs ran kernels in all phases, and were never without for long."""
         times = step_times(outcome)
-        for name in ("one", "two"):
+        for name in names:
             self.beats.wait_for(name, 3)
             for step in ("programs leave for the proxy", "QEMU's migration"):
                 self.assertGreater(self.kernels_in(name, times[step]), 0, f"{name} ran no kernel during: {step}")
             self.assertLess(self.beats.gap(name, outcome["began"], self.end_of(outcome)),
                             1 + outcome["migration"]["downtime_ms"] / 1e3)
-        self.assertTrue(json.loads((self.place / "trace").read_text())["traceEvents"])
-        b.shell.run("grep -q virtio_rng /sys/class/misc/hw_random/rng_available")
-        listed = {row["name"]: row for row in self.vm("list")}
-        self.assertEqual([one["at"] for one in listed["b"]["programs"]], ["local", "local"])
-        self.assertEqual(listed["a"]["status"], "postmigrate")
-
-        a.close()  # and back, to a new QEMU
-        c = self.guest("c", waits=True)
-        self.stop_proxy()
-        self.start_proxy("--memory", "4KiB")
-        outcome = self.vm("migrate", "b", "--to", c.incoming, "--live-only", fails=True)
-        self.assertRegex(outcome["error"], "MAX_MEM_ALLOC_SIZE: the program was told .*; the guest runs on at b, as before")
-        outcome = self.vm("migrate", "b", "--to", c.incoming)
-        self.assertIn("in the guest: ", outcome["fell_back"])
-        self.report("stop and copy, two programs", outcome, ("one", "two"))
-        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("c", "card"))
-        for name in ("one", "two"):
-            self.beats.wait_for(name, 3)
-            self.expect_right(c, name)
 
     def end_of(self, outcome):
         return outcome["began"] + max(step["start"] + step["seconds"] for step in outcome["steps"])
@@ -218,6 +193,35 @@ class MigrationTest(VmTest):
             print("  " + ", ".join(f"{step}: {self.kernels_in(name, times[step])} kernels" for step in times))
 
 
+class MigrationTest(VmTest):
+    def test_live_there_and_back(self):
+        a, b = self.two_guests("one", "two")
+        outcome = self.vm("migrate", "a", "--to", "b", "--trace", self.place / "trace")
+        self.report("live, two programs", outcome, ("one", "two"))
+        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("b", "card"))
+        self.assertEqual((a.status(), b.status(), b.has_card()), ("postmigrate", "running", True))
+        self.expect_went_on(outcome, ("one", "two"))
+        self.assertTrue(json.loads((self.place / "trace").read_text())["traceEvents"])
+        b.shell.run("grep -q virtio_rng /sys/class/misc/hw_random/rng_available")
+        listed = {row["name"]: row for row in self.vm("list")}
+        self.assertEqual([one["at"] for one in listed["b"]["programs"]], ["local", "local"])
+        self.assertEqual(listed["a"]["status"], "postmigrate")
+
+        a.close()  # and back, to a new QEMU
+        c = self.guest("c", waits=True)
+        self.stop_proxy()
+        self.start_proxy("--memory", "4KiB")
+        outcome = self.vm("migrate", "b", "--to", c.incoming, "--live-only", fails=True)
+        self.assertRegex(outcome["error"], "MAX_MEM_ALLOC_SIZE: the program was told .*; the guest runs on at b, as before")
+        outcome = self.vm("migrate", "b", "--to", c.incoming)
+        self.assertIn("in the guest: ", outcome["fell_back"])
+        self.report("stop and copy, two programs", outcome, ("one", "two"))
+        self.assertEqual((outcome["runs_at"], outcome["gpu"]), ("c", "card"))
+        for name in ("one", "two"):
+            self.beats.wait_for(name, 3)
+            self.expect_right(c, name)
+
+
 class HostsDeviceTest(VmTest):
     def start_server(self):
         server = f"unix:{self.place}/serve.sock"
@@ -233,10 +237,10 @@ class HostsDeviceTest(VmTest):
         return json.loads(run(GRUS, "ps", "--gpu", server, "--json", "--interval", "0"))[-1]["sessions"]
 
     def test_through_shared_memory(self):
-        """Programs of two guests on the host's device, at once, each with a slice of its guest's memory."""
+        """Programs of two guests on the host's device, at once, each with a slice of its guest's memory; then one is moved."""
         server = self.start_server()
-        a = self.guest("a", area=True)
-        b = self.guest("b", area=True, number=3)
+        a = self.guest("a", area="master=on")
+        b = self.guest("b", area="master=off", number=3)
         taps = {}
         for guest in (a, b):
             taps[guest] = Tap(guest.folder / "gpus.sock")
@@ -251,12 +255,18 @@ class HostsDeviceTest(VmTest):
                 self.expect_no_notifications(name, taps[guest])
         self.assertEqual(len(self.sessions_at(server)), 3)
         self.expect_right(b, "eight")
-        outcome = self.vm("migrate", "a", "--to", self.guest("c", waits=True, area=True).name, fails=True)
-        self.assertRegex(outcome["error"], "a has a shared-memory device, which can't travel: .*; the guest runs at a, as before")
+        c = self.guest("c", waits=True, area="master=on")
+        self.assertRegex(self.vm("migrate", "b", "--to", "c", fails=True)["error"], "b has a shared-memory device .* master=on")
+        # The memory that arrives overwrites what its relay has.
+        self.start(GRUS, "relay", "--port", f"unix:{c.folder}/gpus.sock", "--to", server, "--area", c.area)
+        outcome = self.vm("migrate", "a", "--to", "c")
+        self.report("live, shared memory", outcome, ("six", "seven"))
+        self.expect_went_on(outcome, ("six", "seven"))
+        programs = next(row for row in self.vm("list") if row["name"] == "c")["programs"]
+        self.assertEqual([one["at"] for one in programs], ["ivshmem:", "ivshmem:"])
         for name in ("six", "seven"):
-            self.beats.wait_for(name, 3)
-            self.expect_right(a, name)
-            self.assertNotIn("no shared memory", a.shell.run(f"cat /run/{name}.out"))
+            self.expect_right(c, name)
+            self.assertNotIn("no shared memory", c.shell.run(f"cat /run/{name}.out"))
 
     def expect_no_notifications(self, name, tap):
         """Of launches, each waited for, in steady state. But who is kept from its core for long sleeps after all."""
@@ -411,7 +421,8 @@ class FailuresTest(VmTest):
         self.expect_right(a, "three")
 
 
-if __name__ == "__main__":
+def main():
+    """Runs the tests of the program, in a network namespace."""
     if "GRUS_VM_NAMESPACE" not in os.environ:
         if os.geteuid() != 0:
             sys.exit("it needs root, for a network of its own")
@@ -422,3 +433,7 @@ if __name__ == "__main__":
                     "ip link set bridge up"):
         run(*command.split())
     unittest.main(verbosity=2)
+
+
+if __name__ == "__main__":
+    main()
