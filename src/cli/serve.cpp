@@ -131,10 +131,6 @@ std::vector<std::string> worker_command(const ServeSettings& settings) {
 int serve(const CLI::App& app, Options& options) {
   ServeSettings& settings = options.settings;
   const std::string file = read_settings(options.file, app, settings);
-  if (options.print) {
-    fmt::print("# {}\n{}", file.empty() ? "no file" : file, text_of(settings));
-    return kDone;
-  }
   server::ServeOptions how;
   // The door reads them.
   if (!settings.keys.empty()) setenv("GRUS_KEYS", std::filesystem::absolute(settings.keys).c_str(), /*overwrite=*/1);
@@ -154,6 +150,10 @@ int serve(const CLI::App& app, Options& options) {
   how.time_limit = std::chrono::seconds{settings.time_limit};
   for (const auto& text : settings.tenants) how.tenants.insert_or_assign(tenant_of(text).first, tenant_of(text).second);
   for (const auto& name : settings.users) how.users.push_back(user_of(name));
+  if (options.print) {
+    fmt::print("# {}\n{}", file.empty() ? "no file" : file, text_of(settings));
+    return kDone;
+  }
   require_sandbox(settings);
   setenv("GRUS_VENDORS", choose_vendors(settings.vendors, find_installation()).c_str(), /*overwrite=*/1);
   how.worker = worker_command(settings);

@@ -1,5 +1,6 @@
 #include "cli/tenant_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>
@@ -25,6 +26,8 @@ std::pair<std::string, server::TenantTerms> read_tenant(const std::string& text)
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0)
     throw std::invalid_argument{"write NAME:weight=3, NAME:cap=50, NAME:memory=4GiB, or several with commas between"};
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }))
+    throw std::invalid_argument{"a name has no such characters"};
   server::TenantTerms terms;
   std::string_view rest = std::string_view{text}.substr(colon + 1);
   while (!rest.empty()) {

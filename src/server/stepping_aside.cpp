@@ -10,7 +10,7 @@ using namespace std::chrono_literals;
 constexpr auto kLook = 200ms;          // without a command in between, a session is idle
 constexpr auto kPatience = 2s;         // until there is one
 constexpr auto kPatienceToLeave = 5s;  // for it to be gone: what it has is copied
-constexpr int kMostWants = 16;         // of one session: who creates contexts without end drives nobody out
+constexpr int kMostWants = 16;         // of one session: who creates contexts without end drives no more out
 
 }  // namespace
 
