@@ -35,7 +35,10 @@ class LocalExecutor final : public Executor {
   // Whether a launch is to be sent some pieces at a time, between which the device may be given to others; and what
   // waits there until it is back.
   bool goes_in_pieces(const command::Launch& launch, ObjectId queue);
-  std::function<void(Turn&)> wait_for_room = [](Turn& turn) { turn.wait_for_room(); };
+  std::function<cl_int(Turn&)> wait_for_room = [](Turn& turn) {
+    turn.wait_for_room();
+    return CL_SUCCESS;
+  };
   LocalExecutor(const LocalExecutor&) = delete;
   LocalExecutor& operator=(const LocalExecutor&) = delete;
 

@@ -444,7 +444,8 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
   while (cutter.left() != 0 && code == CL_SUCCESS) {
     const bool is_first = cutter.left() == all;
     if (!is_first) {
-      wait_for_room(*to.turn);
+      code = wait_for_room(*to.turn);
+      if (code != CL_SUCCESS) break;
       to.turn->note_whole(whole, sent, static_cast<double>(all) / static_cast<double>(parts));
       parts = cutter.filling(to.turn->next_parts(sent, parts), to.width);
     }

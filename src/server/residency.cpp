@@ -379,6 +379,12 @@ void Residency::move_out(const MemoryWord& word) {
   allowed_[word.device] = std::max(here_[word.device], std::min(allowed_[word.device], word.bytes));
   ask_({.what = Request::What::moved_out, .device = word.device, .bytes = allowed_[word.device]});
   moving_out_.fetch_sub(1);
+  changed_.notify_all();
+}
+
+void Residency::wait_until_moved_out() {
+  Lock lock{mutex_};
+  changed_.wait(lock, [this] { return moving_out_ == 0; });
 }
 
 }  // namespace grus::server

@@ -59,6 +59,9 @@ class Residency {
   // What the server says.
   void hear(const MemoryWord& word);
   void move_out(const MemoryWord& word);  // waits for the device
+  // Whether it was asked to, and waits for the lock of who uses something. And until it is done.
+  bool is_to_move_out() const { return moving_out_ != 0; }
+  void wait_until_moved_out();
 
  private:
   struct Record {

@@ -70,7 +70,8 @@ class Session {
   void move_out(const MemoryWord& word) { residency_.move_out(word); }
   void step_aside();  // if it has nothing to do
   // Of a launch that is sent in pieces, between two of them: who asks about events is answered meanwhile.
-  void wait_for_room(Turn& turn);
+  // Others' memory may be wanted, too: then it lets go of what it uses, and comes back to it.
+  cl_int wait_for_room(Turn& turn);
 
  private:
   using Number = std::uint64_t;
@@ -220,6 +221,7 @@ class Session {
   // there.
   template <typename Command>
   cl_int prepare(const Command& command, Place& place, Residency::Lock& use);
+  cl_int use_arguments(const Kernel& kernel, Residency::Lock& use);
   cl_int prepare_arguments(Kernel& kernel, Place& place, Residency::Lock& use);
   void note_return(ObjectId buffer);
   cl_int hold_for_view(ObjectId id, Residency::Lock& use);
@@ -365,8 +367,16 @@ class Session {
   std::size_t deferred_ = 0;         // messages that wait for those before them, the first for its turn at a device
   bool is_deferred_ = false;         // the one that is handled just now
   bool takes_long_ = false;          // it wasn't, and has to be
-  std::string why_over_;             // what was wrong with one of them
-  Helpers deferring_{1};             // in order
+  // A launch that is sent in pieces.
+  struct Cut {
+    command::Launch& launch;
+    Kernel& kernel;
+    Residency::Lock& use;
+    std::chrono::steady_clock::time_point since;  // it uses its memory
+  };
+  Cut* cut_ = nullptr;
+  std::string why_over_;  // what was wrong with one of them
+  Helpers deferring_{1};  // in order
 };
 
 }  // namespace grus::server

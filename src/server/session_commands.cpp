@@ -84,15 +84,17 @@ cl_int Session::prepare(const Command& command, Place& place, Residency::Lock& u
   return failed;
 }
 
-cl_int Session::prepare_arguments(Kernel& kernel, Place& place, Residency::Lock& use) {
-  cl_int failed = CL_SUCCESS;
-  if (residency_.is_on()) {
-    used_.clear();
-    for (const Argument& argument : kernel.arguments) {
-      if (argument.holds == Argument::Holds::memory && argument.object) used_.push_back(argument.object);
-    }
-    failed = residency_.use(used_, use);
+cl_int Session::use_arguments(const Kernel& kernel, Residency::Lock& use) {
+  if (!residency_.is_on()) return CL_SUCCESS;
+  used_.clear();
+  for (const Argument& argument : kernel.arguments) {
+    if (argument.holds == Argument::Holds::memory && argument.object) used_.push_back(argument.object);
   }
+  return residency_.use(used_, use);
+}
+
+cl_int Session::prepare_arguments(Kernel& kernel, Place& place, Residency::Lock& use) {
+  const cl_int failed = use_arguments(kernel, use);
   return failed == CL_SUCCESS && kernel.has_unclear ? clear_arguments(kernel, place) : failed;
 }
 
@@ -217,7 +219,10 @@ void Session::launch(const Head&, Reader& reader) {
   Residency::Lock use;
   if (code == CL_SUCCESS) code = prepare_arguments(kernel, place, use);
   launch.stamp += kernel.returns;
+  Cut cut{launch, kernel, use, std::chrono::steady_clock::now()};
+  cut_ = residency_.is_on() ? &cut : nullptr;
   if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, place.event, Blocking::no});
+  cut_ = nullptr;
   note_result(place, code);
 }
 

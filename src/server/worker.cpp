@@ -170,7 +170,7 @@ int run_worker(int control, const WorkerOptions& options) {
                          .ask = ask,
                          .end = end};
     session = new Session{std::move(opened), *executor, std::move(terms), **counters};
-    executor->wait_for_room = [session](Turn& turn) { session->wait_for_room(turn); };
+    executor->wait_for_room = [session](Turn& turn) { return session->wait_for_room(turn); };
   } catch (const channel::Lost& lost) {
     Counters::append((*counters)->why, lost.what());
     return 0;

@@ -120,6 +120,17 @@ class SwapTest(MemoryTest):
         self.end(other)
         self.end(idle)
 
+    def test_a_kernel_that_runs_in_pieces_lets_go_of_its_memory(self):
+        server = self.serve("--device-memory", "64MiB", "--shares")
+        long = self.start(server, "--buffers", 1, "--mib", 48, "--rounds", 0, "--long", "--wait")
+        self.expect_ready(long)
+        start = time.monotonic()
+        self.end(self.start(server, "--buffers", 1, "--mib", 48, "--rounds", 2))
+        took = time.monotonic() - start
+        self.assertTrue(any(one["moved_out_bytes"] >= 48 * MIB for one in self.sessions()))
+        self.end(long)
+        self.assertLess(took, 30)
+
     def test_what_has_views_stays(self):
         server = self.serve("--device-memory", "16MiB")
         self.end(self.start(server, "--view"))

@@ -2,7 +2,8 @@
 // again, and compares what is in them with what must be there. Says "ready" once it has them, and "done".
 // --buffers COUNT (12), --mib SIZE of each (4), --rounds COUNT (3). --wait: for a line, after "ready". --view: a part
 // of the first buffer is another object's, too. --fails: the first use of a buffer must fail, for want of memory.
-// --dull: what they have in them can be packed.
+// --dull: what they have in them can be packed. --long: one kernel of several seconds begins before "ready" is said.
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +19,11 @@ kernel void blend(global uint* to, global const uint* from, uint round) {
   const size_t item = get_global_id(0);
   to[item] = to[item] * 1664525u + from[item] + round;
 }
+kernel void dwell(global uint* to, uint rounds) {
+  uint own = to[get_global_id(0)];
+  for (uint round = 0; round < rounds; ++round) own = own * 1664525u + 1013904223u;
+  to[get_global_id(0)] = own;
+}
 )CLC";
 
 struct Options {
@@ -28,6 +34,7 @@ struct Options {
   bool has_view = false;
   bool fails = false;
   bool is_dull = false;
+  bool is_long = false;
 };
 
 struct Buffer {
@@ -45,6 +52,8 @@ class Program {
     check(clBuildProgram(program, 0, nullptr, "", nullptr, nullptr), "build");
     kernel_ = clCreateKernel(program, "blend", &code);
     check(code, "kernel");
+    dwell_ = clCreateKernel(program, "dwell", &code);
+    check(code, "kernel");
     for (std::size_t index = 0; index < options.buffers; ++index) make(index);
   }
 
@@ -54,6 +63,18 @@ class Program {
         blend(buffers_[index], buffers_[(index * 5 + 1 + round) % buffers_.size()], round);
     }
     check(clFinish(device_.queue), "finish");
+  }
+
+  void dwell() {
+    std::uint32_t rounds = 64;
+    for (std::chrono::duration<double> took{}; took.count() < 0.2; rounds *= 2) {
+      const auto start = std::chrono::steady_clock::now();
+      dwell(rounds);
+      check(clFinish(device_.queue), "finish");
+      took = std::chrono::steady_clock::now() - start;
+    }
+    dwell(rounds * 20);
+    check(clFlush(device_.queue), "flush");
   }
 
   void compare() {
@@ -107,6 +128,19 @@ class Program {
     buffers_.push_back(std::move(buffer));
   }
 
+  void dwell(std::uint32_t rounds) {
+    check(clSetKernelArg(dwell_, 0, sizeof buffers_[0].handle, &buffers_[0].handle), "argument");
+    check(clSetKernelArg(dwell_, 1, sizeof rounds, &rounds), "argument");
+    check(clEnqueueNDRangeKernel(device_.queue, dwell_, 1, nullptr, &items_, nullptr, 0, nullptr, nullptr), "launch");
+    std::uint32_t factor = 1;
+    std::uint32_t sum = 0;
+    for (std::uint32_t round = 0; round < rounds; ++round) {
+      factor *= 1664525U;
+      sum = sum * 1664525U + 1013904223U;
+    }
+    for (std::uint32_t& own : buffers_[0].expected) own = own * factor + sum;
+  }
+
   void blend(Buffer& to, const Buffer& from, std::uint32_t round) {
     check(clSetKernelArg(kernel_, 0, sizeof to.handle, &to.handle), "argument");
     check(clSetKernelArg(kernel_, 1, sizeof from.handle, &from.handle), "argument");
@@ -120,6 +154,7 @@ class Program {
   const std::size_t items_;
   Opened device_{};
   cl_kernel kernel_ = nullptr;
+  cl_kernel dwell_ = nullptr;
   std::vector<Buffer> buffers_;
 };
 
@@ -138,6 +173,7 @@ int main(int count, char** arguments) {
     if (name == "--view") options.has_view = true;
     if (name == "--fails") options.fails = true;
     if (name == "--dull") options.is_dull = true;
+    if (name == "--long") options.is_long = true;
     const std::size_t value = index + 1 < count ? std::strtoul(arguments[index + 1], nullptr, 10) : 0;
     if (name == "--buffers") options.buffers = value;
     if (name == "--mib") options.mib = value;
@@ -149,6 +185,7 @@ int main(int count, char** arguments) {
     return 0;
   }
   program.run();
+  if (options.is_long) program.dwell();
   say("ready");
   if (options.waits) (void)std::getchar();
   program.compare();
