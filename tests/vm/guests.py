@@ -23,7 +23,7 @@ CACHE = pathlib.Path(os.environ.get("GRUS_VM_CACHE", BUILD / "vm"))
 MEMORY_MIB = 512
 # Under emulation QEMU 7.2 misses changes of memory while it migrates if that isn't the only one, and all are of whole words
 # of its map of pages: of multiples of 256 KiB. KVM keeps track of changes itself.
-ODD_MEMORY_KIB = (MEMORY_MIB << 10) + 8
+ODD_KIB = 8
 HOST = "10.77.0.1"  # as guests see it
 MAC = "52:54:00:67:72:{:02x}"  # by the guest's number, which is also the last of its address
 AREA_MIB = 256
@@ -209,7 +209,8 @@ class Guest:
         accel = accel or acceleration()
         command = [
             "qemu-system-x86_64", "-name", name, "-machine", "q35", "-accel", accel,
-            "-cpu", "host" if accel == "kvm" else "max", "-smp", "2", "-m", f"{MEMORY_MIB << 10 if area is None else ODD_MEMORY_KIB}K",
+            "-cpu", "host" if accel == "kvm" else "max", "-smp", "2",
+            "-m", f"{(MEMORY_MIB << 10) + (0 if area is None else ODD_KIB)}K",
             "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", CACHE / "kernel", "-initrd", start, "-append",
             KERNEL_OPTIONS.format(number=number, more=append),
