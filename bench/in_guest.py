@@ -3,6 +3,7 @@
 
 shared   virtio-CL's workloads through `virtio-serial:` and `ivshmem:`
 guests   some of them through `ivshmem:` in one, two and three guests at the same time, and as many on the host
+logv     LoGV's programs through `ivshmem:`, split as there
 
 What counts is the time in OpenCL calls, without the builds: all else is the guest's own, which is slow where it is emulated.
 The same device, PoCL of this host, does the work every time, so all of them must come to the same results.
@@ -25,6 +26,8 @@ sys.path.append(str(SOURCE / "tests/vm"))
 import common  # noqa: E402
 import guests  # noqa: E402
 from guests import BUILD, GRUS, Guest  # noqa: E402
+from harness.papers import LOGV_OVERHEAD  # noqa: E402
+from harness.workloads import LOGV  # noqa: E402
 
 VENDOR = "/etc/OpenCL/vendors/pocl.icd"
 WORKLOADS = ["fast_walsh", "mersenne_twister", "mmul", "scan_large_array", "convolution_separable", "scalar_product",
@@ -32,6 +35,7 @@ WORKLOADS = ["fast_walsh", "mersenne_twister", "mmul", "scan_large_array", "conv
 OPTIONS = [1, 2, 4, 8]  # millions, of BlackScholes
 AT_ONCE = ["black_scholes", "scalar_product"]
 MOST_GUESTS = 3
+PHASES = ["init", "allocate", "to_device", "kernels", "from_device", "close"]  # of LoGV
 
 
 @contextlib.contextmanager
@@ -132,7 +136,20 @@ def several(options):
                 yield {"name": name, "at_once": count} | compared(times)
 
 
-PARTS = {"shared": shared, "guests": several}
+def logv(options):
+    with open_bench(LOGV, 1, 2048, options.area) as bench:
+        for name in LOGV:
+            times = bench.measure(["host", "ivshmem:"], [name, *["--quick"] * options.quick], options.rounds)
+            for mode, runs in times.items():
+                row = {"name": name, "mode": mode} | {f"{phase}_ms": 1e3 * middle(runs, phase) for phase in PHASES}
+                row["all_ms"] = 1e3 * middle(runs)
+                if mode != "host":
+                    row |= {"overhead_percent": 100 * (middle(runs) / middle(times["host"]) - 1),
+                            "published_percent": LOGV_OVERHEAD[name]}
+                yield row
+
+
+PARTS = {"shared": shared, "guests": several, "logv": logv}
 
 
 def main():

@@ -43,6 +43,8 @@ builds. virtio-CL's own mean overhead is 12%, of whole programs with KVM; where 
 by far."""
 GUESTS = """The same program in so many guests at the same time, through `ivshmem:`, and as many at the same time on the host: the
 middle of their times in OpenCL calls, without builds."""
+GUEST_LOGV = """LoGV's programs in a guest, on the host's device, and on the host: where the time in OpenCL calls goes, without builds.
+LoGV's overhead is that of whole programs, with hardware virtualisation."""
 FUZZ = """What reads a peer's bytes, with made-up ones, under the address and undefined behaviour sanitizers. `frame_fuzz` decodes,
 `ring_fuzz` shares a ring's memory with a peer that writes what it likes, `session_fuzz` is a worker's session whose client sends
 anything. The inputs that are kept are replayed by `make test`."""
@@ -162,6 +164,7 @@ def paper(name):
 GUEST_PARTS = [
     ("In a virtual machine", "shared", GUEST),
     ("In several virtual machines", "guests", GUESTS),
+    ("LoGV's programs in a virtual machine", "logv", GUEST_LOGV),
 ]
 # Title, the files' patterns (the first that there is a file for counts, and
 # the next where it has only a paper's moves), how their rows are shown, and what makes them.
