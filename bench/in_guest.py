@@ -4,9 +4,10 @@
 shared   virtio-CL's workloads through `virtio-serial:` and `ivshmem:`
 guests   some of them through `ivshmem:` in one, two and three guests at the same time, and as many on the host
 logv     LoGV's programs through `ivshmem:`, split as there
+figure6  Crane's: an encoder's frames per second on the guest's own device while the guest is moved, which is asked for after 8 s
 
-What counts is the time in OpenCL calls, without the builds: all else is the guest's own, which is slow where it is emulated.
-The same device, PoCL of this host, does the work every time, so all of them must come to the same results.
+But for the last, what counts is the time in OpenCL calls, without the builds: all else is the guest's own, which is slow where it
+is emulated. The same device, PoCL of this host, does the work every time, so all of them must come to the same results.
 """
 
 import argparse
@@ -24,6 +25,7 @@ SOURCE = pathlib.Path(__file__).resolve().parents[1]
 sys.path.append(str(SOURCE / "tests/vm"))
 
 import common  # noqa: E402
+import figure6  # noqa: E402
 import guests  # noqa: E402
 from guests import BUILD, GRUS, Guest  # noqa: E402
 from harness.papers import LOGV_OVERHEAD  # noqa: E402
@@ -149,7 +151,11 @@ def logv(options):
                 yield row
 
 
-PARTS = {"shared": shared, "guests": several, "logv": logv}
+def frames(options):
+    return figure6.measure(options, VENDOR, running)
+
+
+PARTS = {"shared": shared, "guests": several, "logv": logv, "figure6": frames}
 
 
 def main():
