@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import select
 import shutil
 import socket
 import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -23,10 +25,11 @@ CACHE = pathlib.Path(os.environ.get("GRUS_VM_CACHE", BUILD / "vm"))
 MEMORY_MIB = 512
 # Under emulation QEMU 7.2 misses changes of memory while it migrates if that isn't the only one, and all are of whole words
 # of its map of pages: of multiples of 256 KiB. KVM keeps track of changes itself.
-ODD_MEMORY_KIB = (MEMORY_MIB << 10) + 8
+ODD_KIB = 8
 HOST = "10.77.0.1"  # as guests see it
 MAC = "52:54:00:67:72:{:02x}"  # by the guest's number, which is also the last of its address
 AREA_MIB = 256
+TAPS = itertools.count()
 
 # There is no such console, so the first messages go to the serial line, and later ones nowhere. On a busy machine the
 # kernel's check of the timer fails now and then.
@@ -164,6 +167,27 @@ class Tap:
             one.close()
 
 
+def enter_network():
+    """Starts the program again, in a network namespace of its own, with a bridge for guests."""
+    if "GRUS_VM_NAMESPACE" not in os.environ:
+        if os.geteuid() != 0:
+            sys.exit("it needs root, for a network of its own")
+        os.environ["GRUS_VM_NAMESPACE"] = "own"
+        os.execvp("unshare", ["unshare", "--net", sys.executable, "-B", *sys.argv])
+    # With an address of its own: else it has that of a port, and another when ports come.
+    for command in ("ip link set lo up", "ip link add bridge address 02:67:72:75:73:01 type bridge", f"ip addr add {HOST}/24 dev bridge",
+                    "ip link set bridge up"):
+        run(*command.split())
+
+
+def make_tap():
+    """A guest's end of that network."""
+    tap = f"tap{next(TAPS)}"
+    run("ip", "tuntap", "add", tap, "mode", "tap")
+    run("ip", "link", "set", tap, "master", "bridge", "up")
+    return tap
+
+
 def archive(folder, file):
     """Everything in the folder, as the kernel unpacks it."""
     names = subprocess.run(["find", "."], cwd=folder, capture_output=True, check=True).stdout
@@ -209,7 +233,8 @@ class Guest:
         accel = accel or acceleration()
         command = [
             "qemu-system-x86_64", "-name", name, "-machine", "q35", "-accel", accel,
-            "-cpu", "host" if accel == "kvm" else "max", "-smp", "2", "-m", f"{MEMORY_MIB << 10 if area is None else ODD_MEMORY_KIB}K",
+            "-cpu", "host" if accel == "kvm" else "max", "-smp", "2",
+            "-m", f"{(MEMORY_MIB << 10) + (0 if area is None else ODD_KIB)}K",
             "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", CACHE / "kernel", "-initrd", start, "-append",
             KERNEL_OPTIONS.format(number=number, more=append),

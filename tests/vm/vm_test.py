@@ -5,7 +5,6 @@ Everything is in a network namespace of its own. PoCL in the guest stands in for
 proxy, and what the program tells of itself, are at the host's end of the guest's network. Needs root, for both.
 """
 
-import itertools
 import json
 import os
 import pathlib
@@ -13,7 +12,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,7 +21,6 @@ import guests
 from guests import GRUS, HOST, Failed, Guest, Tap, run
 
 PORT = 7070
-TAPS = itertools.count()
 
 
 class Beats:
@@ -114,10 +111,7 @@ class VmTest(unittest.TestCase):
         self.proxy.stdout.close()
 
     def guest(self, name, **options):
-        tap = f"tap{next(TAPS)}"
-        run("ip", "tuntap", "add", tap, "mode", "tap")
-        run("ip", "link", "set", tap, "master", "bridge", "up")
-        guest = Guest(self.place, name, self.folder / "start", tap=tap, **options)
+        guest = Guest(self.place, name, self.folder / "start", tap=guests.make_tap(), **options)
         self.machines[name] = guest
         self.addCleanup(guest.close)
         guest.status()  # it listens
@@ -423,15 +417,7 @@ class FailuresTest(VmTest):
 
 def main():
     """Runs the tests of the program, in a network namespace."""
-    if "GRUS_VM_NAMESPACE" not in os.environ:
-        if os.geteuid() != 0:
-            sys.exit("it needs root, for a network of its own")
-        os.environ["GRUS_VM_NAMESPACE"] = "own"
-        os.execvp("unshare", ["unshare", "--net", sys.executable, "-B", *sys.argv])
-    # With an address of its own: else it has that of a port, and another when ports come.
-    for command in ("ip link set lo up", "ip link add bridge address 02:67:72:75:73:01 type bridge", f"ip addr add {HOST}/24 dev bridge",
-                    "ip link set bridge up"):
-        run(*command.split())
+    guests.enter_network()
     unittest.main(verbosity=2)
 
 

@@ -24,6 +24,7 @@ struct Options {
   double seconds = 0;
   unsigned study = 0;
   bool quick = false;
+  bool tell = false;
   bool verify = true;
 };
 
@@ -41,6 +42,7 @@ Options parse(CLI::App& app, int argc, char** argv, const About& about) {
   app.add_flag("--quick", options.quick, fmt::format("a small problem: --size {}", about.quick_size));
   app.add_option("--study", options.study,
                  "see which pages of the buffers change in each of so many intervals of the run; 0: don't");
+  app.add_flag("--tell", options.tell, "print the number of each round when it is done");
   app.add_flag("!--no-verify", options.verify, "compute nothing on the CPU; only the checksum can tell");
   try {
     app.parse(argc, argv);
@@ -61,7 +63,11 @@ unsigned iterate(Workload& workload, Frame& frame, const Options& options, Study
   while (options.seconds > 0 ? since(start) < options.seconds : done < options.iterations) {
     workload.iterate(frame);
     ++done;
-    if (options.seconds > 0) frame.finish();  // else the queue would grow beyond the time
+    if (options.seconds > 0 || options.tell) frame.finish();  // else the queue would grow beyond the time
+    if (options.tell) {
+      fmt::print("{}\n", done);
+      std::fflush(stdout);
+    }
     if (options.study != 0 && done % std::max(1U, options.iterations / options.study) == 0) study.look(frame);
   }
   frame.finish();
