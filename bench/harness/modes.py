@@ -11,7 +11,7 @@ NATIVE = "native"
 AGAIN = "native again"  # what two equal things differ by
 SERVED = ("unix", "tcp")  # through a server on this host
 # Modes of the plan that this version can't do yet: asking for one says so.
-NOT_YET = {"vm": "there is no `grus vm` yet"}
+NOT_YET = {"vm": "guests are measured by bench/in_guest.py"}
 KNOWN = (NATIVE, "grus", *SERVED, *NOT_YET)
 
 

@@ -292,6 +292,19 @@ class HostsDeviceTest(VmTest):
         for name in ("four", "five"):
             self.expect_right(b, name)
 
+    def test_through_vsock(self):
+        """A server and a program in one guest: the host may have no vhost-vsock."""
+        a = self.guest("a")
+        a.shell.wait_until_ready(60)
+        modules = ("vsock", "vmw_vsock_virtio_transport_common", "vsock_loopback")
+        a.shell.run(" && ".join(f"insmod /opt/modules/{name}.ko" for name in modules))
+        a.shell.run("grus serve --listen vsock:any:7070 --vendors /etc/OpenCL/vendors/pocl.icd > /run/serve.out 2>&1 < /dev/null & true")
+        a.shell.run("until grep -q listening /run/serve.out; do usleep 50000; done")
+        self.start_program(a, "nine", "--gpu", "vsock:local:7070")
+        programs = next(row for row in self.vm("list") if row["name"] == "a")["programs"]
+        self.assertEqual([one["at"] for one in programs], ["vsock:local:7070"])
+        self.expect_right(a, "nine")
+
     def start(self, *command):
         child = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, text=True)
         self.addCleanup(child.stdout.close)
