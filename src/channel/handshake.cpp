@@ -378,16 +378,16 @@ std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, con
   if (!send_whole(socket,
                   Preamble{.purpose = Preamble::Purpose::pages, .security = security, .session = ticket.session}))
     throw Lost{"it closed the connection"};
-  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::client), kTlsAttempt);
+  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::client), kPatienceWithClient);
   send_whole(*stream, ticket.key);
-  if (receive_whole<Admission>(*stream, Clock::now() + kTlsAttempt).answer != Admission::Answer::admitted)
+  if (receive_whole<Admission>(*stream, Clock::now() + kPatienceWithClient).answer != Admission::Answer::admitted)
     throw Lost{"it doesn't take the session's memory"};
   return stream;
 }
 
 std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket) {
-  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::server), kTlsAttempt);
-  const auto key = receive_whole<Secret>(*stream, Clock::now() + kTlsAttempt);
+  auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::server), kPatienceWithClient);
+  const auto key = receive_whole<Secret>(*stream, Clock::now() + kPatienceWithClient);
   unsigned differs = 0;  // takes as long for every key
   for (std::size_t index = 0; index < key.size(); ++index)
     differs |= static_cast<unsigned>(key[index] ^ ticket.key[index]);

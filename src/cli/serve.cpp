@@ -132,6 +132,11 @@ int serve(const CLI::App& app, Options& options) {
   ServeSettings& settings = options.settings;
   const std::string file = read_settings(options.file, app, settings);
   server::ServeOptions how;
+  for (const auto& text : settings.tenants) how.tenants.insert_or_assign(tenant_of(text).first, tenant_of(text).second);
+  if (options.print) {
+    fmt::print("# {}\n{}", file.empty() ? "no file" : file, text_of(settings));
+    return kDone;
+  }
   // The door reads them.
   if (!settings.keys.empty()) setenv("GRUS_KEYS", std::filesystem::absolute(settings.keys).c_str(), /*overwrite=*/1);
   how.listen = places_of(settings);
@@ -148,12 +153,7 @@ int serve(const CLI::App& app, Options& options) {
   how.device_memory = settings.device_memory.bytes;
   how.swap = settings.swap.bytes;
   how.time_limit = std::chrono::seconds{settings.time_limit};
-  for (const auto& text : settings.tenants) how.tenants.insert_or_assign(tenant_of(text).first, tenant_of(text).second);
   for (const auto& name : settings.users) how.users.push_back(user_of(name));
-  if (options.print) {
-    fmt::print("# {}\n{}", file.empty() ? "no file" : file, text_of(settings));
-    return kDone;
-  }
   require_sandbox(settings);
   setenv("GRUS_VENDORS", choose_vendors(settings.vendors, find_installation()).c_str(), /*overwrite=*/1);
   how.worker = worker_command(settings);
