@@ -23,7 +23,6 @@ constexpr std::size_t kMostAnswers = 4096;  // that wait for a client to take th
 constexpr std::size_t kMostDeferred = 4096;
 constexpr std::chrono::milliseconds kIsIdle{100};  // a device that says so as soon as that
 constexpr std::chrono::milliseconds kTellAgain{10};
-constexpr std::chrono::seconds kKeepsMemory{1};  // a kernel that runs in pieces, whoever else needs it
 
 struct TooMuch : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -152,21 +151,6 @@ void Session::handle_deferred(const Head& head, const Bytes& body) {
     why_over_ = "an object that isn't there";
     stream_->shut();
   }
-}
-
-cl_int Session::wait_for_room(Turn& turn) {
-  using Clock = std::chrono::steady_clock;
-  state_mutex_.unlock();
-  turn.wait_for_room();
-  state_mutex_.lock();
-  if (!cut_ || !residency_.is_to_move_out() || Clock::now() - cut_->since < kKeepsMemory) return CL_SUCCESS;
-  const std::uint64_t returns = cut_->kernel.returns;
-  cut_->use.unlock();
-  residency_.wait_until_moved_out();
-  const cl_int code = use_arguments(cut_->kernel, cut_->use);
-  cut_->launch.stamp += cut_->kernel.returns - returns;
-  cut_->since = Clock::now();
-  return code;
 }
 
 // What a command waits for; null if nothing.
