@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "objects/program_scope.hpp"
+
 namespace grus {
 namespace {
 
@@ -92,6 +94,8 @@ Splits splits_of(const Recipe& recipe) {
   }
   if (recipe.origin != ProgramOrigin::source) return Splits::never;
   if (has_unknown_headers(recipe)) return Splits::never;
+  // PoCL has one of each for every offset of a launch.
+  if (has_program_scope_variables(recipe.source, recipe.options)) return Splits::never;
   all = std::min(splits_of_text(recipe.source), splits_of_text(recipe.options));
   for (const auto& [name, header] : recipe.headers) all = std::min(all, splits_of(*header));
   return all;

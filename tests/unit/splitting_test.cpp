@@ -25,6 +25,7 @@ TEST(SplittingTest, KernelsThatCouldSeeItAreNot) {
         "atomic_inc(a)", "atom_add(a, 1)", "printf(\"x\")", "__sync_fetch_and_add(a, 1)", "*a; mem_fence(1)"})
     EXPECT_EQ(of_source("kernel void f(global int* a) { *a = " + std::string{word} + "; }"), Splits::never) << word;
   EXPECT_EQ(of_source("kernel void f(volatile global int* a) { while (*a) ; }"), Splits::never);
+  EXPECT_EQ(of_source("global int seen; kernel void f(global int* a) { a[0] = seen++; }"), Splits::never);
 }
 
 TEST(SplittingTest, WordsCanNotBeHidden) {
