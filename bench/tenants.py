@@ -94,14 +94,14 @@ class Bench:
         return {"name": name, "shares_percent": percent(times), "wanted": percent(weights or [1] * len(lengths)),
                 "used": f"{100 * sum(times) / seconds:.1f} %"}
 
-    def alone(self, length, turns):
+    def alone(self, length, turns, items=1):
         """Against a server that doesn't share, in turns."""
         ratios = []
         for _ in range(turns):
-            shared, = self.run([length], seconds=1.5)
-            plain, = self.run([length], seconds=1.5, shares=False)
+            shared, = self.run([length], seconds=max(1.5, 0.02 * length), items=items)
+            plain, = self.run([length], seconds=max(1.5, 0.02 * length), shares=False, items=items)
             ratios.append(shared["rounds"] / plain["rounds"])
-        return {"name": f"alone, {length} ms kernels, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
+        return {"name": f"alone, {length} ms kernels{f' of {items} work-items' if items > 1 else ''}, against a server without --shares", "ratio": round(statistics.median(ratios), 4),
                 "least": round(min(ratios), 4), "most": round(max(ratios), 4), "turns": turns}
 
     def wait(self, length, splits=False):
@@ -260,6 +260,7 @@ def main():
             (bench.shares, "0.2 ms and 50 ms kernels", [0.2, 50]), (bench.shares, "weights 1 and 3", [1, 5], [1, 3]),
             (bench.shares, "eight, of 0.5 ms to 4 ms", [0.5 * number for number in range(1, 9)], (), 15),
             (bench.alone, 0.1, chosen.turns), (bench.alone, 1, chosen.turns), (bench.alone, 10, chosen.turns),
+            (bench.alone, 200, 3, 64 * 2112),  # that a large GPU runs all at once
             (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, True), (bench.wait, 5000, True),
             (bench.swapping,), (bench.two, "lud", 3), (bench.apart, "cnn", 6), (bench.greed, 2)]
         rows = []

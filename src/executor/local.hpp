@@ -172,10 +172,10 @@ class LocalExecutor final : public Executor {
   template <typename Copy>
   cl_int stage(const Placement& placement, std::size_t size, Copy copy);
   bool should_stage(const Placement& placement, std::size_t size, const void* host) const;
-  std::size_t first_parts(const VendorKernel& kernel, const command::Launch& launch, const VendorQueue& queue,
-                          const Cutter& cutter) const;
+  static Work whole_of(const VendorKernel& kernel, const command::Launch& launch);
+  static std::size_t first_parts(const Work& whole, const VendorQueue& queue, const Cutter& cutter);
   cl_int launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
-                          Cutter cutter, std::size_t parts);
+                          const Work& whole, Cutter cutter, std::size_t parts);
   cl_int set_arguments(VendorKernel& kernel, const command::Launch& launch);
   cl_int set_argument(cl_kernel kernel, cl_uint index, const Argument& argument);
   const VendorContext& context_of(ObjectId id) const { return **contexts_[id]; }

@@ -415,10 +415,13 @@ std::uint64_t values_of(const command::Launch& launch) {
 
 }  // namespace
 
-std::size_t LocalExecutor::first_parts(const VendorKernel& kernel, const command::Launch& launch,
-                                       const VendorQueue& queue, const Cutter& cutter) const {
-  const Work whole{kernel.kind, work_items(launch), values_of(launch)};
-  return cutter.filling(queue.turn->first_parts(whole, cutter.left()), queue.width);
+Work LocalExecutor::whole_of(const VendorKernel& kernel, const command::Launch& launch) {
+  return {kernel.kind, work_items(launch), values_of(launch)};
+}
+
+std::size_t LocalExecutor::first_parts(const Work& whole, const VendorQueue& queue, const Cutter& cutter) {
+  const std::size_t parts = cutter.filling(queue.turn->first_parts(whole, cutter.left()), queue.width);
+  return queue.turn->widened(whole, parts, cutter.left());
 }
 
 bool LocalExecutor::goes_in_pieces(const command::Launch& launch, ObjectId id) {
@@ -426,19 +429,18 @@ bool LocalExecutor::goes_in_pieces(const command::Launch& launch, ObjectId id) {
   const VendorKernel& kernel = *kernels_[launch.kernel];
   if (!queue.turn || !queue.in_order || kernel.splits == Splits::never) return false;
   const Cutter cutter{launch, kernel.splits};
-  return first_parts(kernel, launch, queue, cutter) < cutter.left();
+  return first_parts(whole_of(kernel, launch), queue, cutter) < cutter.left();
 }
 
 // The device can be given back between any two of them. Only where commands of the queue come one after the other.
 cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Launch& launch, const Placement& placement,
-                                       Cutter cutter, std::size_t parts) {
+                                       const Work& whole, Cutter cutter, std::size_t parts) {
   VendorQueue& to = *queues_[placement.queue];
   const std::size_t all = cutter.left();
   std::vector<cl_event> waits;
   for (const ObjectId wait : placement.waits) waits.push_back(events_[wait].last);
   VendorEvent event;
   cl_int code = CL_SUCCESS;
-  const Work whole{kernel.kind, work_items(launch), values_of(launch)};
   Work sent{.kind = whole.kind, .amount = 0, .values = whole.values, .is_piece = true};
   std::size_t pieces = 0;
   while (cutter.left() != 0 && code == CL_SUCCESS) {
@@ -448,6 +450,7 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
       if (code != CL_SUCCESS) break;
       to.turn->note_whole(whole, sent, static_cast<double>(all) / static_cast<double>(parts));
       parts = cutter.filling(to.turn->next_parts(sent, parts), to.width);
+      parts = std::min(to.turn->widened(whole, parts, all), cutter.left());
     }
     const Piece piece = cutter.take(parts);
     const bool is_last = cutter.left() == 0;
@@ -478,13 +481,13 @@ cl_int LocalExecutor::submit(const command::Launch& launch, const Placement& pla
   std::optional<Turn::Pass> pass;
   if (!turns_.empty()) {
     const VendorQueue& to = *queues_[placement.queue];
+    const Work whole = whole_of(kernel, launch);
     if (to.turn && to.in_order && kernel.splits != Splits::never) {
       const Cutter cutter{launch, kernel.splits};
-      const std::size_t parts = first_parts(kernel, launch, to, cutter);
-      if (parts < cutter.left()) return launch_in_pieces(kernel, launch, placement, cutter, parts);
+      const std::size_t parts = first_parts(whole, to, cutter);
+      if (parts < cutter.left()) return launch_in_pieces(kernel, launch, placement, whole, cutter, parts);
     }
-    pass.emplace(to.turn, to.handle, Work{kernel.kind, work_items(launch), values_of(launch)},
-                 to.in_order ? placement.event.value() : 0);
+    pass.emplace(to.turn, to.handle, whole, to.in_order ? placement.event.value() : 0);
   }
   const std::lock_guard lock{kernel.lock};
   if (kernel.stamp != launch.stamp) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <functional>
 #include <utility>
 
@@ -27,9 +28,12 @@ constexpr std::chrono::milliseconds kUntilBack{1};  // or not, if nobody wants i
 constexpr double kMostGrowth = 16;    // of what is expected, at once: the device may have had nothing to do in between
 constexpr double kLeastGrowth = 0.7;  // it may seem short since the one before was seen to end late
 constexpr std::size_t kProbes = 64;   // pieces of a command that nobody knows, at first
-constexpr std::uint32_t kTrusted = 16;  // changes of arguments that made a kernel no longer: then none is expected to
-constexpr double kMostLonger = 4;       // than the piece before
-constexpr double kEnough = 1.2;         // times as long as it should be: then it stays so
+constexpr std::uint32_t kTrusted = 16;   // changes of arguments that made a kernel no longer: then none is expected to
+constexpr double kMostLonger = 4;        // than the piece before
+constexpr double kEnough = 1.2;          // times as long as it should be: then it stays so
+constexpr double kNoLonger = 1.4;        // times as long: for twice as much that is no longer
+constexpr float kForgets = 0.995F;       // of what it took, each time that it isn't sent for that
+constexpr double kMostForTrial = 500e6;  // ns; what takes longer isn't tried with more
 
 std::size_t parts_in(double share, std::size_t parts) {
   return std::max<std::size_t>(1, static_cast<std::size_t>(share * static_cast<double>(parts)));
@@ -150,6 +154,29 @@ std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
   const double best = piece_cost();
   if (cost == 0 || (cost > best / 2 && cost < best * kEnough)) return parts;
   return parts_in(std::min(best / cost, kMostLonger), parts);
+}
+
+// A device may run more work-groups at once than it has cores. Whether it does is seen when it is tried, and tried
+// again now and then.
+std::size_t Turn::widened(const Work& whole, std::size_t parts, std::size_t all) {
+  const Lock lock{mutex_};
+  const auto cost_of = [&](std::size_t some) -> float& {
+    const double share = static_cast<double>(some) / static_cast<double>(all);
+    const double amount = std::round(share * static_cast<double>(whole.amount));
+    return known_of({whole.kind, static_cast<std::uint64_t>(amount)}).cost;
+  };
+  const double cost = cost_of(parts);
+  if (cost <= piece_cost() * kEnough) return parts;
+  for (; parts < all; parts *= 2) {
+    float& twice = cost_of(2 * parts);
+    if (twice == 0 && cost < kMostForTrial) return 2 * parts;
+    if (twice == 0) return parts;
+    if (twice > cost * kNoLonger) {
+      twice *= kForgets;
+      return parts;
+    }
+  }
+  return all;
 }
 
 void Turn::note_whole(const Work& whole, const Work& piece, double times) {

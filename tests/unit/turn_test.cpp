@@ -153,6 +153,30 @@ TEST_F(TurnTest, PiecesFollowWhatTheyTake) {
   EXPECT_LE(more, 400U);
 }
 
+// Of a device that runs 400 of 1000 parts at once, each of which takes 10 ms.
+TEST_F(TurnTest, MorePartsAreSentIfTheyTakeNoLonger) {
+  const auto run = [this](std::size_t parts) {
+    const Work piece{.kind = kernel.kind, .amount = parts, .values = 0, .is_piece = true};
+    teach(piece, 10ms * ((parts + 399) / 400));
+  };
+  EXPECT_EQ(turn.widened(kernel, 50, 1000), 50U) << "nothing is known of them";
+  run(50);
+  std::size_t parts = turn.widened(kernel, 50, 1000);
+  EXPECT_EQ(parts, 100U);
+  for (int time = 0; time < 2000 && parts != 800; ++time) {  // at the latest when the machine has a quiet moment
+    run(parts);
+    parts = turn.widened(kernel, 50, 1000);
+  }
+  EXPECT_EQ(parts, 800U);
+  run(parts);
+  EXPECT_LE(turn.widened(kernel, 50, 1000), 400U) << "more take longer";
+}
+
+TEST_F(TurnTest, NoMorePartsAreTriedOfWhatTakesVeryLong) {
+  teach({.kind = kernel.kind, .amount = 50, .values = 0, .is_piece = true}, 600ms);
+  EXPECT_EQ(turn.widened(kernel, 50, 1000), 50U);
+}
+
 TEST_F(TurnTest, OtherArgumentsMayTakeLonger) {
   const auto with = [this](std::uint64_t values) { return Work{kernel.kind, kernel.amount, values}; };
   for (int time = 0; time < 3; ++time) teach(with(1), 10us);
