@@ -14,8 +14,9 @@ namespace {
 constexpr double kChunk = 4e6;  // ns that commands are waited for together
 constexpr double kPiece = 2e6;  // while others wait, and of a command that is split
 constexpr double kPieceAlone = 100e6;
-constexpr std::chrono::seconds kAlone{1};  // since anybody else wanted the device
-constexpr double kLongest = 15e6;          // of a command, for another to be under way with it
+constexpr std::chrono::seconds kAlone{1};          // since anybody else wanted the device
+constexpr std::chrono::milliseconds kPromptly{1};  // is given what nobody else has
+constexpr double kLongest = 15e6;                  // of a command, for another to be under way with it
 constexpr double kUnknown = kLongest;
 constexpr double kLeast = 2e3;                    // of any command
 constexpr std::chrono::microseconds kWaited{10};  // for what was not there yet
@@ -31,7 +32,7 @@ constexpr std::size_t kProbes = 64;   // pieces of a command that nobody knows, 
 constexpr std::uint32_t kTrusted = 16;   // changes of arguments that made a kernel no longer: then none is expected to
 constexpr double kMostLonger = 4;        // than the piece before
 constexpr double kEnough = 1.2;          // times as long as it should be: then it stays so
-constexpr double kNoLonger = 1.4;        // times as long: for twice as much that is no longer
+constexpr double kHardlyLonger = 1.6;    // times as long, for twice as much
 constexpr float kForgets = 0.995F;       // of what it took, each time that it isn't sent for that
 constexpr double kMostForTrial = 500e6;  // ns; what takes longer isn't tried with more
 
@@ -165,13 +166,13 @@ std::size_t Turn::widened(const Work& whole, std::size_t parts, std::size_t all)
     const double amount = std::round(share * static_cast<double>(whole.amount));
     return known_of({whole.kind, static_cast<std::uint64_t>(amount)}).cost;
   };
-  const double cost = cost_of(parts);
-  if (cost <= piece_cost() * kEnough) return parts;
+  const double least = cost_of(parts);
+  if (least <= piece_cost() * kEnough) return parts;
   for (; parts < all; parts *= 2) {
+    const double cost = cost_of(parts);
     float& twice = cost_of(2 * parts);
-    if (twice == 0 && cost < kMostForTrial) return 2 * parts;
-    if (twice == 0) return parts;
-    if (twice > cost * kNoLonger) {
+    if (twice == 0) return cost < kMostForTrial ? 2 * parts : parts;
+    if (twice > std::min(cost * kHardlyLonger, 2 * least)) {
       twice *= kForgets;
       return parts;
     }
@@ -198,7 +199,7 @@ bool Turn::has_room() {
 void Turn::wait_for_room() {
   Lock lock{mutex_};
   for (;;) {
-    if (is_wanted() || !is_open_) last_wanted_ = Clock::now();
+    if (is_wanted()) last_wanted_ = Clock::now();
     if (is_current_full()) mark();
     if (is_open_ && is_recalled()) {
       changed_.wait_for(lock, kUntilBack, [this] { return !is_open_; });
@@ -206,8 +207,10 @@ void Turn::wait_for_room() {
       wait_for_first(lock);
     } else if (!is_open_) {
       lock.unlock();
+      const auto since = Clock::now();
       take();
       lock.lock();
+      if (Clock::now() - since > kPromptly) last_wanted_ = Clock::now();
     } else {
       return;
     }
