@@ -125,6 +125,9 @@ struct PagesOrder {
   std::uint8_t sample = 0;
   std::uint8_t sample_at = 0;
   bool is_last = false;
+  // If it is set, all of the range goes there as it is: nothing is compared.
+  ObjectId to{};
+  std::uint64_t to_offset = 0;
 };
 
 struct PagesSent {

@@ -23,7 +23,7 @@ std::string RemoteExecutor::connect_pages(const PageTicket& ticket) {
 
 Result<PagesSent> RemoteExecutor::send_pages(const PagesOrder& order) {
   const auto answer = connection_->ask(Kind::send_pages, order.memory, order.queue, order.range, order.kind,
-                                       order.sample, order.sample_at, order.is_last);
+                                       order.sample, order.sample_at, order.is_last, order.to, order.to_offset);
   if (!answer) return Failure{kLost};
   wire::Reader reader{*answer};
   if (const auto code = reader.take<cl_int>(); code != CL_SUCCESS) return Failure{code};

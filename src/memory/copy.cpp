@@ -76,7 +76,7 @@ command::Fill zeroes(ObjectId memory, Range range) {
   return fill;
 }
 
-void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
+void copy_part(const Part& part, Conveyor& conveyor, SentPages* pages, Round round, const WritePages& write,
                const OnCopied& on_copied) {
   const Placement placement{.queue = part.queue, .waits = {}, .event = {}, .blocking = Blocking::yes};
   const std::size_t end = part.range.offset + part.range.size;
@@ -89,7 +89,8 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round rou
             "reading memory");
     }
     Copied copied{.read = chunk.size()};
-    auto runs = runs_in(chunk, start / kPage, pages, round, copied);
+    std::vector<Run> runs{{Run::Kind::changed, 0, start, chunk.size()}};
+    if (pages) runs = runs_in(chunk, start / kPage, *pages, round, copied);
     hand_over(conveyor, write, part.buffer, chunk.data(), std::move(runs), copied);
     on_copied(copied);
   }
@@ -97,7 +98,7 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round rou
 
 void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, const std::byte* contents, SentPages& pages,
                  Round round, const OnCopied& on_copied) {
-  copy_part({route.from, route.queue, buffer, {0, size}, contents}, route.conveyor, pages, round, writes_at(route),
+  copy_part({route.from, route.queue, buffer, {0, size}, contents}, route.conveyor, &pages, round, writes_at(route),
             on_copied);
 }
 

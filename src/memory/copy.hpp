@@ -10,12 +10,15 @@
 
 namespace grus::memory {
 
+class DirectPath;
+
 // Both ends: the same ids name the object there and here.
 struct Route {
   Executor& from;
   Executor& to;
   ObjectId queue;  // of both
   Conveyor& conveyor;
+  DirectPath* direct = nullptr;  // past this process, if there is such a way
 };
 
 inline constexpr std::size_t kChunk = std::size_t{4} << 20;  // of a copy that the host looks at
@@ -57,7 +60,8 @@ struct Part {
   // The buffer's, where the device works in this process's memory: then nobody has to wait for what it does just now.
   const std::byte* contents = nullptr;
 };
-void copy_part(const Part& part, Conveyor& conveyor, SentPages& pages, Round round, const WritePages& write,
+// Without pages all of it goes, and nothing is compared.
+void copy_part(const Part& part, Conveyor& conveyor, SentPages* pages, Round round, const WritePages& write,
                const OnCopied& on_copied);
 
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.

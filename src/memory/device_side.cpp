@@ -6,6 +6,7 @@
 
 #include "base/log.hpp"
 #include "command/gate.hpp"
+#include "memory/direct_path.hpp"
 #include "memory/fingerprint_kernels.hpp"
 
 namespace grus::memory {
@@ -34,6 +35,21 @@ void each_run(std::span<const cl_uint> numbers, Call call) {
     call(start, end - start);
     start = end;
   }
+}
+
+// Past this process if that works, else through it. Whether it went past.
+template <typename Send>
+bool send_by_best_way(Route route, Send send) {
+  if (route.direct && route.direct->why_lost().empty()) {
+    try {
+      send(route);
+      return true;
+    } catch (const PathLost&) {  // what it says is told by who asked for the way
+    }
+  }
+  route.direct = nullptr;
+  send(route);
+  return false;
 }
 
 }  // namespace
@@ -246,6 +262,9 @@ DeviceSide::Changed DeviceSide::changed_pages(const Look& look) {
 
 void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route,
                             ObjectId buffer, Range range) {
+  if (route.direct)
+    return route.direct->forward({lane.queue->id(), from, offset_there}, {route.queue, buffer, range.offset},
+                                 range.size);
   if (const auto contents = route.to.contents_of(buffer)) {
     const auto copy = [this, &lane, from, there = Range{offset_there, range.size}, contents, offset = range.offset] {
       read(lane, from, there, contents->data() + offset);
@@ -268,15 +287,23 @@ void DeviceSide::send_whole(const Lane& lane, ObjectId from, std::size_t offset_
 // At the destination, on the thread that writes. It only begins: the device may have much else to do.
 const DeviceSide::Lane& DeviceSide::scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer,
                                             std::size_t first) {
-  const Lane& lane = lanes_[std::exchange(turn_, (turn_ + 1) % lanes_.size())];
+  const Lane& lane = next_lane();
   write(lane, lane.gathered->id(), {0, numbers.size() * kPage}, pages, Blocking::no);
+  scatter_gathered(lane, numbers, buffer, first);
+  return lane;
+}
+
+const DeviceSide::Lane& DeviceSide::next_lane() { return lanes_[std::exchange(turn_, (turn_ + 1) % lanes_.size())]; }
+
+// What is put together in the lane's memory.
+void DeviceSide::scatter_gathered(const Lane& lane, std::span<const cl_uint> numbers, ObjectId buffer,
+                                  std::size_t first) {
   write(lane, lane.indices->id(), {0, numbers.size_bytes()}, numbers.data(), Blocking::no);
   launch(lane, *scatter_,
          {memory_argument(lane.gathered->id()), memory_argument(lane.indices->id()), memory_argument(buffer),
           value_argument(first)},
          numbers.size());
   check(executor_.flush(lane.queue->id()), "writing memory");
-  return lane;
 }
 
 // The next of the pages that changed are put together; answers which.
@@ -306,6 +333,14 @@ void DeviceSide::send_some(const Look& look, const Route& route, DeviceSide* the
   const std::span<const cl_uint> all = look.changed->pages;
   for (std::size_t done = 0; done < all.size(); done += kBatch) {
     const auto pages = done == 0 ? all.first(std::min(kBatch, all.size())) : gather(look, done);
+    if (route.direct && there) {
+      const Lane& lane_there = there->next_lane();
+      route.direct->forward({lane.queue->id(), lane.gathered->id()},
+                            {lane_there.queue->id(), lane_there.gathered->id()}, pages.size() * kPage);
+      there->scatter_gathered(lane_there, pages, look.buffer.id, look.first);
+      there->scatters_ = true;
+      continue;
+    }
     std::byte* const host = route.conveyor.take();
     read(lane, lane.gathered->id(), {0, pages.size() * kPage}, host);
     route.conveyor.hand_over(write_job(look, route, there, host, {pages.begin(), pages.end()}));
@@ -333,23 +368,34 @@ Conveyor::Job DeviceSide::write_job(const Look& look, const Route& route, Device
   }};
 }
 
-void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
-  Look look = std::move(looks_.front());
-  looks_.pop_front();
-  end(look);
-  const auto& [changed, zero] = *look.changed;
-  if (changed.size() == look.count) {
+void DeviceSide::send_changed(const Look& look, const Route& route, DeviceSide* there) {
+  if (look.changed->pages.size() == look.count) {
     send_whole(*look.lane, look.from, look.first_there * kPage, route, look.buffer.id,
                {look.first * kPage, look.count * kPage});
   } else {
     send_some(look, route, there);
   }
+}
+
+void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
+  Look look = std::move(looks_.front());
+  looks_.pop_front();
+  end(look);
+  const auto& [changed, zero] = *look.changed;
+  bool is_gathered = true;
+  const bool is_direct = send_by_best_way(route, [&](const Route& way) {
+    if (!std::exchange(is_gathered, false) && changed.size() != look.count) gather(look, 0);
+    send_changed(look, way, there);
+  });
   each_run(zero, [&, &zero = zero](std::size_t start, std::size_t length) {
     const Range range{(look.first + zero[start]) * kPage, length * kPage};
     check(route.to.submit(zeroes(look.buffer.id, range), {.queue = route.queue, .waits = {}, .event = {}}),
           "clearing memory");
   });
-  on_copied({.read = look.count * kPage, .sent = changed.size() * kPage, .zero = zero.size() * kPage});
+  on_copied({.read = look.count * kPage,
+             .sent = changed.size() * kPage,
+             .zero = zero.size() * kPage,
+             .direct = is_direct && (there || changed.size() == look.count) ? changed.size() * kPage : 0});
 }
 
 void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied) {
@@ -367,14 +413,18 @@ void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffe
   }
   // Less than a page is always sent.
   if (const std::size_t rest = buffer.size % kPage; rest != 0) {
-    send_whole(lanes_[0], buffer.id, buffer.size - rest, route, buffer.id, {buffer.size - rest, rest});
-    on_copied({.read = rest, .sent = rest});
+    const bool is_direct = send_by_best_way(route, [&](const Route& way) {
+      send_whole(lanes_[0], buffer.id, buffer.size - rest, way, buffer.id, {buffer.size - rest, rest});
+    });
+    on_copied({.read = rest, .sent = rest, .direct = is_direct ? rest : 0});
   }
 }
 
 void DeviceSide::finish(const Route& route, DeviceSide* there, const OnCopied& on_copied) {
   for (Look& look : looks_) end(look);
   while (!looks_.empty()) send_first(route, there, on_copied);
+  if (!there || !std::exchange(there->scatters_, false)) return;
+  for (const Lane& lane : there->lanes_) check(there->executor_.finish(lane.queue->id()), "writing memory");
 }
 
 }  // namespace grus::memory

@@ -38,7 +38,7 @@ class DeviceSide {
 
   // As copy_buffer; the last parts of it are only sent with the next, or by finish. While the program runs, what is
   // fingerprinted is what is sent: a copy on the device. `there` may be null: then the host writes pages one run after
-  // the other.
+  // the other. Between servers pages go past this process, but for single ones where `there` is null.
   enum class Source : std::uint8_t { runs, rests };
   struct Buffer {
     ObjectId id;
@@ -92,9 +92,12 @@ class DeviceSide {
   void end(Look& look);
   std::span<const cl_uint> gather(const Look& look, std::size_t done);
   void send_first(const Route& route, DeviceSide* there, const OnCopied& on_copied);
+  void send_changed(const Look& look, const Route& route, DeviceSide* there);
   void send_some(const Look& look, const Route& route, DeviceSide* there);
   void send_whole(const Lane& lane, ObjectId from, std::size_t offset_there, const Route& route, ObjectId buffer,
                   Range range);
+  const Lane& next_lane();
+  void scatter_gathered(const Lane& lane, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first);
   const Lane& scatter(const std::byte* pages, std::span<const cl_uint> numbers, ObjectId buffer, std::size_t first);
   static Conveyor::Job write_job(const Look& look, const Route& route, DeviceSide* there, const std::byte* host,
                                  std::vector<cl_uint> pages);
@@ -109,6 +112,7 @@ class DeviceSide {
   std::vector<Lane> lanes_;
   std::optional<RegisteredMemory> lists_;  // what was found, for each lane
   std::size_t turn_ = 0;
+  bool scatters_ = false;  // what no conveyor waits for
   std::map<const Lane*, Conveyor::Number> lent_;  // to the conveyor, which may still read from them
   std::deque<Look> looks_;                        // under way, the oldest first
   std::uint64_t stamp_ = 1;

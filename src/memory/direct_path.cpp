@@ -25,6 +25,17 @@ DirectPath::~DirectPath() {
   to_.end_pages();
 }
 
+PagesSent DirectPath::carry(const PagesOrder& order, ObjectId queue_there) {
+  const auto taken = std::make_shared<std::promise<cl_int>>();
+  to_.take_pages(queue_there, [taken](cl_int code) { taken->set_value(code); });
+  const auto sent = from_.send_pages(order);
+  const cl_int code = taken->get_future().get();
+  if (sent && code == CL_SUCCESS) return *sent;
+  why_lost_ = fmt::format("it doesn't get from one server to the other: OpenCL errors {} there, {} here", code,
+                          sent ? CL_SUCCESS : sent.error());
+  throw PathLost{why_lost_};
+}
+
 void DirectPath::copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round,
                       const OnCopied& on_copied) {
   const std::size_t part = round == Round::last ? kPartInStop : kPart;
@@ -36,20 +47,21 @@ void DirectPath::copy(ObjectId queue, ObjectId buffer, std::size_t size, Compari
                            static_cast<std::uint8_t>(how.sample.bytes),
                            static_cast<std::uint8_t>(how.sample.at),
                            round == Round::last};
-    const auto taken = std::make_shared<std::promise<cl_int>>();
-    to_.take_pages(queue, [taken](cl_int code) { taken->set_value(code); });
-    const auto sent = from_.send_pages(order);
-    const cl_int code = taken->get_future().get();
-    if (!sent || code != CL_SUCCESS)
-      throw PathLost{fmt::format("it doesn't get from one server to the other: OpenCL errors {} there, {} here", code,
-                                 sent.error())};
-    on_copied({.read = sent->read,
-               .sent = sent->sent,
-               .zero = sent->zero,
-               .never_sent = sent->never_sent,
-               .sampled = sent->sampled,
-               .direct = sent->sent});
+    const PagesSent sent = carry(order, queue);
+    on_copied({.read = sent.read,
+               .sent = sent.sent,
+               .zero = sent.zero,
+               .never_sent = sent.never_sent,
+               .sampled = sent.sampled,
+               .direct = sent.sent});
   }
+}
+
+void DirectPath::forward(const Place& from, const Place& to, std::size_t size) {
+  PagesOrder order{.memory = from.buffer, .queue = from.queue, .range = {from.offset, size}};
+  order.to = to.buffer;
+  order.to_offset = to.offset;
+  carry(order, to.queue);
 }
 
 }  // namespace grus::memory

@@ -131,7 +131,8 @@ memory::Conveyor& Transplant::conveyor_of(Context& context) {
 }
 
 memory::Route Transplant::route_of(Context& context) {
-  return {executor_of(context), to_, courier_of(context).id(), conveyor_of(context)};
+  Executor& from = executor_of(context);
+  return {from, to_, courier_of(context).id(), conveyor_of(context), direct_path(from)};
 }
 
 // What a buffer holds, where its device works in this process's memory; else null.
@@ -148,33 +149,33 @@ std::unique_ptr<memory::WrittenPages> Transplant::watch_pages(Memory& memory) {
   return memory::WrittenPages::of(page_watch_, memory.host_memory);
 }
 
-// Null if there is none, which is said.
+// From server to server. Null if there is none, which is said.
 memory::DirectPath* Transplant::direct_path(Executor& from) {
+  const bool are_servers = !from.is_in_this_process() && from.has_device() && !to_.is_in_this_process() && !is_nowhere_;
+  if (!are_servers) return nullptr;
   const auto [known, is_new] = direct_paths_.try_emplace(&from);
+  std::string why;
   if (is_new) {
-    std::string why;
     known->second = memory::DirectPath::open(from, to_, why);
-    if (!known->second) notes_.push_back(fmt::format("memory goes through the program's own process: {}", why));
+  } else if (known->second && !known->second->why_lost().empty()) {
+    why = known->second->why_lost();
+    known->second.reset();
   }
+  if (!why.empty()) notes_.push_back(fmt::format("memory goes through the program's own process: {}", why));
   return known->second.get();
 }
 
-// From server to server, if it is for the host to compare. False if it must go another way.
-bool Transplant::copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied) {
-  Executor& from = executor_of(*memory.context);
-  const bool are_servers = !from.is_in_this_process() && from.has_device() && !to_.is_in_this_process() && !is_nowhere_;
-  if (!are_servers || memory.is_image() || device_compares(memory.context->shares_host_memory())) return false;
-  if (twin.pages && !twin.is_direct) return false;
-  memory::DirectPath* const path = direct_path(from);
-  if (!path) return false;
+// If it is for the host to compare. False if it must go another way.
+bool Transplant::copy_directly(const memory::Route& route, Memory& memory, Twin& twin, memory::Round round,
+                               const memory::OnCopied& on_copied) {
+  if (!route.direct || memory.is_image() || (twin.pages && !twin.is_direct)) return false;
   twin.is_direct = true;
   try {
-    path->copy(courier_of(*memory.context).id(), memory.id(), memory.size, how_, round, on_copied);
+    route.direct->copy(route.queue, memory.id(), memory.size, how_, round, on_copied);
     return true;
-  } catch (const memory::PathLost& lost) {
-    notes_.push_back(fmt::format("memory goes through the program's own process: {}", lost.what()));
-    direct_paths_[&from].reset();
+  } catch (const memory::PathLost&) {
     for (auto& [id, other] : twins_) other.is_direct = false;
+    direct_path(route.from);  // which says so
     return false;
   }
 }
@@ -199,7 +200,7 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
     return;
   }
   const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
-  if (copy_directly(memory, twin, round, on_copied)) return;
+  if (copy_directly(route, memory, twin, round, on_copied)) return;
   if (!twin.pages)
     twin.pages =
         std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size, how_);

@@ -108,7 +108,8 @@ class Transplant {
   static const std::byte* contents_here(const Memory& memory);
   std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
   memory::DirectPath* direct_path(Executor& from);
-  bool copy_directly(Memory& memory, Twin& twin, memory::Round round, const memory::OnCopied& on_copied);
+  bool copy_directly(const memory::Route& route, Memory& memory, Twin& twin, memory::Round round,
+                     const memory::OnCopied& on_copied);
   void finish_copies(const memory::OnCopied& on_copied);
   void copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
   void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);

@@ -154,8 +154,17 @@ class Session {
   void handle_programs(const channel::Head& head, wire::Reader& reader);
   void handle_waits(const channel::Head& head, wire::Reader& reader);
   void handle_pages(const channel::Head& head, wire::Reader& reader);
-  void send_pages(Number number, const memory::Part& part, memory::Comparison how, memory::Round round,
-                  std::size_t size);
+  // For another server: what has changed of a part of a buffer; or all of it, to a place that it has there.
+  struct PagesTask {
+    Number number;
+    memory::Part part;
+    memory::Comparison how;
+    memory::Round round;
+    std::size_t size;  // of the buffer
+    ObjectId to;
+    std::uint64_t to_offset;
+  };
+  void send_pages(const PagesTask& task);
   void take_run(channel::Input& input, ObjectId id, const Range& range, bool has_data, ObjectId queue);
   void take_pages(Number number, ObjectId queue);
   std::string connect_pages(const std::string& address, channel::Security security, const channel::Ticket& ticket);

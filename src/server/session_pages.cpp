@@ -92,21 +92,26 @@ std::string Session::connect_pages(const std::string& address, channel::Security
   }
 }
 
-void Session::send_pages(Number number, const memory::Part& part, memory::Comparison how, memory::Round round,
-                         std::size_t size) {
+void Session::send_pages(const PagesTask& task) {
+  const memory::Part& part = task.part;
   memory::Copied sum;
   cl_int code = CL_SUCCESS;
   const std::lock_guard sending{sending_mutex_};
   try {
     if (!pages_out_) throw channel::Lost{"there is no other server"};
     if (!conveyor_) conveyor_ = std::make_unique<memory::Conveyor>(memory::kChunk, memory::Conveyor::Overlap::on);
-    memory::SentPages& pages = sent_pages_.try_emplace(part.buffer.value(), size, how).first->second;
-    const auto write = [this](ObjectId buffer, Range range, const std::byte* from) {
+    memory::SentPages* const pages =
+        task.to ? nullptr : &sent_pages_.try_emplace(part.buffer.value(), task.size, task.how).first->second;
+    const auto write = [this, &task](ObjectId buffer, Range range, const std::byte* from) {
+      if (task.to) {
+        buffer = task.to;
+        range.offset += task.to_offset - task.part.range.offset;
+      }
       const auto data = from ? Run::Data::plain : Run::Data::none;
       send_run(*pages_out_, page_packer_ ? &*page_packer_ : nullptr, {buffer, range.offset, range.size, data}, from);
       Counters::add(counters_.pages_out, from ? range.size : 0);
     };
-    memory::copy_part(part, *conveyor_, pages, round, write, [&](const memory::Copied& more) { sum += more; });
+    memory::copy_part(part, *conveyor_, pages, task.round, write, [&](const memory::Copied& more) { sum += more; });
     conveyor_->finish();
     send_run(*pages_out_, nullptr, {}, nullptr);
   } catch (const std::exception& error) {
@@ -122,7 +127,7 @@ void Session::send_pages(Number number, const memory::Part& part, memory::Compar
     in_use_.erase(in_use_.find({ObjectType::memory, part.buffer.value()}));
     in_use_.erase(in_use_.find({ObjectType::queue, part.queue.value()}));
   }
-  answer(number, code, sum.read, sum.sent, sum.zero, sum.never_sent, sum.sampled);
+  answer(task.number, code, sum.read, sum.sent, sum.zero, sum.never_sent, sum.sampled);
 }
 
 // One stretch, to where it belongs.
@@ -219,6 +224,8 @@ void Session::handle_pages(const Head& head, Reader& reader) {
       const std::size_t sample = reader.take<std::uint8_t>();
       const auto at = reader.take<memory::Sample::At>();
       const auto round = reader.take<bool>() ? memory::Round::last : memory::Round::another_follows;
+      const auto to = reader.take<ObjectId>();
+      const auto to_offset = reader.take<std::uint64_t>();
       const bool is_odd = kind > memory::Kind::system || sample > 4 || at > memory::Sample::At::uniform;
       if (is_odd || range.offset % memory::kPage != 0) throw BadMessage{"an odd way to compare"};
       const bool is_there =
@@ -240,9 +247,9 @@ void Session::handle_pages(const Head& head, Reader& reader) {
         in_use_.emplace(ObjectType::memory, id.value());
         in_use_.emplace(ObjectType::queue, queue.value());
       }
-      return helpers_.run([this, number = head.number, part = memory::Part{executor_, queue, id, range},
-                           how = memory::Comparison{kind, {sample, at}}, round,
-                           size = memory.size] { send_pages(number, part, how, round, size); });
+      const PagesTask task{head.number, {executor_, queue, id, range}, {kind, {sample, at}}, round, memory.size, to,
+                           to_offset};
+      return helpers_.run([this, task] { send_pages(task); });
     }
     case Kind::take_pages: {
       const auto queue = reader.take<ObjectId>();

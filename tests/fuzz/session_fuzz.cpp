@@ -214,7 +214,7 @@ void add_message(Client& client, Chooser& chooser) {
     case Kind::when_idle:
       return client.tell_some<Whose>(kind);
     case Kind::send_pages:
-      return client.tell_some<Id, Id, Range, std::uint8_t, std::uint8_t, std::uint8_t, bool>(kind);
+      return client.tell_some<Id, Id, Range, std::uint8_t, std::uint8_t, std::uint8_t, bool, Id, std::uint64_t>(kind);
     case Kind::take_pages:
       return client.tell_some<Id>(kind);
     case Kind::expect_pages:

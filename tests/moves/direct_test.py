@@ -17,19 +17,22 @@ MEMORY = 32 << 20  # that the program has
 
 
 class DirectTest(unittest.TestCase):
+    environment = {}
+
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-direct-")))
 
     def server(self, kind="tcp", *options):
         audit = self.folder / f"audit-{len(list(self.folder.glob('audit-*')))}"
         audit.touch()
-        server = self.enterContext(Server(GRUS, kind, None, ENVIRONMENT, options=("--audit", str(audit), *options),
+        server = self.enterContext(Server(GRUS, kind, None, ENVIRONMENT | self.environment, options=("--audit", str(audit), *options),
                                           errors=subprocess.DEVNULL))
         server.audit = audit
         return server
 
     def subject(self, server, kind="busy", **environment):
-        return self.enterContext(Subject(kind, 8, 4, 1, options=["--gpu", server.address], environment=environment))
+        return self.enterContext(Subject(kind, 8, 4, 1, options=["--gpu", server.address],
+                                         environment=self.environment | environment))
 
     def move(self, subject, to, **how):
         answer = subject.ask("move", to=to.address, **how)
@@ -121,6 +124,12 @@ class DirectTest(unittest.TestCase):
             second.process.kill()
             self.assertFalse(next(answer for answer in answers if "ok" in answer)["ok"])
         subject.end()
+
+
+class OwnMemoryTest(DirectTest):
+    """The same where a device has memory of its own, and compares pages itself."""
+
+    environment = {"GRUS_MEMORY": "own"}
 
 
 if __name__ == "__main__":
