@@ -34,6 +34,18 @@ class GpuMovesTest(TestCase):
             self.round_trip([{"to": "local", "device": PLATFORM}, {"to": server.address, "device": PLATFORM},
                              {"to": "local", "device": PLATFORM}], environment=ENVIRONMENT)
 
+    def test_server_to_server(self):
+        """Memory goes straight there."""
+        first, second = (self.enterContext(Server(GRUS, kind, VENDORS, subjects.ENVIRONMENT | ENVIRONMENT,
+                                                  errors=subprocess.DEVNULL)) for kind in ("unix", "tcp"))
+        subject = self.subject("busy", 64, 16, 1, options=["--gpu", first.address], environment=ENVIRONMENT)
+        for server in (second, first) * 2:
+            moved = self.move(subject, to=server.address, device=PLATFORM)
+            self.assertEqual(moved["sent_direct"], moved["sent_running"] + moved["sent_stopped"], moved)
+            print(f"busy to {moved['plan']['destination']}: {moved['sent_direct'] >> 20} MiB straight, "
+                  f"stop {1e3 * moved['stop_seconds']:.2f} ms", flush=True)
+        subject.end()
+
     def test_suspended(self):
         subject = self.subject("busy", 16, 64, 4, environment=ENVIRONMENT)
         for _ in range(3):
