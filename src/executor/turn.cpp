@@ -140,13 +140,15 @@ bool Turn::is_current_full() const { return current_.cost >= (is_wanted() ? kPie
 
 double Turn::piece_cost() const { return Clock::now() - last_wanted_ < kAlone ? kPiece : kPieceAlone; }
 
+bool Turn::is_new(const Known& known, const Work& work) {
+  return known.cost == 0 || (known.values != work.values && known.changes < kTrusted);
+}
+
 std::size_t Turn::first_parts(const Work& whole, std::size_t parts) {
   const Lock lock{mutex_};
   const Known& known = known_of(whole);
-  const double cost = known.cost;
-  const bool is_new = known.values != whole.values && known.changes < kTrusted;
-  if (cost == 0 || (is_new && cost < 2 * kLongest)) return parts / kProbes + 1;
-  return cost < 2 * kLongest ? parts : parts_in(piece_cost() / cost, parts);
+  const std::size_t most = is_new(known, whole) ? parts / kProbes + 1 : parts;
+  return known.cost < 2 * kLongest ? most : std::min(most, parts_in(piece_cost() / known.cost, parts));
 }
 
 std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
@@ -167,7 +169,7 @@ std::size_t Turn::widened(const Work& whole, std::size_t parts, std::size_t all)
     return known_of({whole.kind, static_cast<std::uint64_t>(amount)}).cost;
   };
   const double least = cost_of(parts);
-  if (least <= piece_cost() * kEnough) return parts;
+  if (least <= piece_cost() * kEnough || is_new(known_of(whole), whole)) return parts;
   for (; parts < all; parts *= 2) {
     const double cost = cost_of(parts);
     float& twice = cost_of(2 * parts);

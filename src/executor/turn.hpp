@@ -134,6 +134,7 @@ class Turn {
   void end_first(Lock& lock, Ended how);
   void learn(const Chunk& chunk, Clock::time_point ended, Ended how);
   Known& known_of(const Work& work);
+  static bool is_new(const Known& known, const Work& work);  // or has other arguments than those it is known for
   bool is_current_full() const;
   double piece_cost() const;
 

@@ -153,27 +153,31 @@ TEST_F(TurnTest, PiecesFollowWhatTheyTake) {
   EXPECT_LE(more, 400U);
 }
 
-// Of a device that runs 400 of 1000 parts at once, each of which takes 10 ms.
+// Of a device that runs 400 parts at once, each of which takes 40 ms.
 TEST_F(TurnTest, MorePartsAreSentIfTheyTakeNoLonger) {
-  const auto run = [this](std::size_t parts) {
-    const Work piece{.kind = kernel.kind, .amount = parts, .values = 0, .is_piece = true};
-    teach(piece, 10ms * ((parts + 399) / 400));
+  const Work whole{kernel.kind, 4000};
+  const auto piece = [&](std::size_t parts) {
+    return Work{.kind = kernel.kind, .amount = parts, .values = 0, .is_piece = true};
   };
-  EXPECT_EQ(turn.widened(kernel, 50, 1000), 50U) << "nothing is known of them";
+  const auto run = [&](std::size_t parts) { teach(piece(parts), 40ms * ((parts + 399) / 400)); };
+  EXPECT_EQ(turn.widened(whole, 50, 4000), 50U) << "nothing is known of them";
   run(50);
-  std::size_t parts = turn.widened(kernel, 50, 1000);
+  turn.note_whole(whole, piece(50), 80);
+  std::size_t parts = turn.widened(whole, 50, 4000);
   EXPECT_EQ(parts, 100U);
-  for (int time = 0; time < 2000 && parts != 800; ++time) {  // at the latest when the machine has a quiet moment
+  for (int time = 0; time < 500 && parts != 800; ++time) {  // at the latest when the machine has a quiet moment
     run(parts);
-    parts = turn.widened(kernel, 50, 1000);
+    parts = turn.widened(whole, 50, 4000);
   }
   EXPECT_EQ(parts, 800U);
   run(parts);
-  EXPECT_LE(turn.widened(kernel, 50, 1000), 400U) << "more take longer";
+  EXPECT_LE(turn.widened(whole, 50, 4000), 400U) << "more take longer";
 }
 
 TEST_F(TurnTest, NoMorePartsAreTriedOfWhatTakesVeryLong) {
-  teach({.kind = kernel.kind, .amount = 50, .values = 0, .is_piece = true}, 600ms);
+  const Work piece{.kind = kernel.kind, .amount = 50, .values = 0, .is_piece = true};
+  teach(piece, 600ms);
+  turn.note_whole(kernel, piece, 20);
   EXPECT_EQ(turn.widened(kernel, 50, 1000), 50U);
 }
 
@@ -185,6 +189,8 @@ TEST_F(TurnTest, OtherArgumentsMayTakeLonger) {
   for (std::uint64_t values = 2; values < 40; ++values) teach(with(values), 10us);
   EXPECT_EQ(turn.first_parts(with(40), 1000), 1000U) << "they never did";
   teach(with(40), 100ms);
+  EXPECT_LT(turn.first_parts(with(41), 1000), 100U);
+  std::this_thread::sleep_for(1100ms);  // alone, when long pieces are best
   EXPECT_LT(turn.first_parts(with(41), 1000), 100U);
 }
 
