@@ -59,10 +59,11 @@ void LastingStream::mend(const std::shared_ptr<Stream>& broken, const Lost& why)
   broken->shut();  // whoever waits for it comes here too
   const std::unique_lock lock{current_mutex_};
   if (current_ != broken || !ended_.empty()) return;
+  note(why);
   try {
     drain(*broken);
     check_open();
-    replace(reconnect_(received_, why_.value_or(why)));
+    replace(reconnect_(received_, *why_));
     check_open();
   } catch (const Lost& lost) {
     ended_ = lost.what();
@@ -187,6 +188,18 @@ Stream::Ready LastingStream::wait(const Wish& wish) {
   }
 }
 
+// Connects again by itself: whoever uses the stream may be busy elsewhere for long.
+void LastingStream::wait_for_end() {
+  for (;;) {
+    const auto used = current();
+    try {
+      used->wait_for_end();
+    } catch (const Lost& lost) {
+      mend(used, lost);
+    }
+  }
+}
+
 // With sent_mutex_.
 void LastingStream::forget_what_came(const Stream& stream) {
   const std::size_t outstanding = stream.outstanding();
@@ -224,7 +237,8 @@ void LastingStream::drain(Stream& stream) {
     drained_.resize(before + kPiece);
     try {
       received = stream.receive_some(drained_.data() + before, kPiece);
-    } catch (const Lost&) {
+    } catch (const Lost& lost) {
+      note(lost);
       received = 0;
     }
     drained_.resize(before + received);

@@ -31,6 +31,7 @@ class LastingStream final : public Stream {
   std::size_t receive_some(void* to, std::size_t size) override;
   std::size_t receive_much(void* to, std::size_t size) override;
   Ready wait(const Wish& wish) override;
+  void wait_for_end() override;
   void shut() override;
   void abandon() override;
 

@@ -205,6 +205,8 @@ Stream::Ready RingStream::wait(const Wish& wish) {
   return {wish.in && (ended_ || has_data()), wish.out && has_room(), polled.also};
 }
 
+void RingStream::wait_for_end() { wait_for_end_of(socket_.get()); }
+
 // A guest's client may still have objects in its slice: it keeps the socket, and so the slice. If the socket's other
 // end is gone, nobody knows that any more.
 void RingStream::shut() {

@@ -42,6 +42,7 @@ class RingStream final : public Stream {
   void send_some(std::span<iovec>& parts) override;
   std::size_t receive_some(void* to, std::size_t size) override;
   Ready wait(const Wish& wish) override;
+  void wait_for_end() override;
   void shut() override;
   void abandon() override;
 

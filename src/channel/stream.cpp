@@ -143,6 +143,14 @@ Stream::Ready wait_for_socket(int socket, const Stream::Wish& wish) {
           ready[1].revents != 0, ended};
 }
 
+void SocketStream::wait_for_end() { wait_for_end_of(socket_.get()); }
+
+void wait_for_end_of(int socket) {
+  pollfd ended{socket, POLLRDHUP, 0};
+  while (poll(&ended, 1, -1) <= 0) continue;
+  throw Lost{"the connection was closed", Lost::How::closed};
+}
+
 std::size_t SocketStream::outstanding() const {
   int bytes = 0;
   return ioctl(socket_.get(), SIOCOUTQ, &bytes) == 0 ? static_cast<std::size_t>(bytes) : 0;

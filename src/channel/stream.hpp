@@ -49,6 +49,9 @@ class Stream {
   // Waits until something has come, and best until much has.
   virtual std::size_t receive_much(void* to, std::size_t size);
   virtual Ready wait(const Wish& wish) = 0;
+  // Throws Lost once the other side is gone for good, whatever it sent before that nobody has received. Wakes for
+  // nothing else.
+  virtual void wait_for_end() = 0;
   // Ends it for both sides; whoever waits for more gets Lost.
   virtual void shut() = 0;
   // In a forked child: lets go of it; the parent's goes on.
@@ -72,6 +75,7 @@ class SocketStream final : public Stream {
   std::size_t receive_some(void* to, std::size_t size) override { return receive(to, size, MSG_DONTWAIT); }
   std::size_t receive_much(void* to, std::size_t size) override;
   Ready wait(const Wish& wish) override;
+  void wait_for_end() override;
   void shut() override;
   void abandon() override { socket_.reset(); }
   std::size_t outstanding() const override;
@@ -90,6 +94,7 @@ void skip(std::span<iovec>& parts, std::size_t sent);
 // For all streams over sockets.
 void set_up_socket(int socket);
 Stream::Ready wait_for_socket(int socket, const Stream::Wish& wish);
+[[noreturn]] void wait_for_end_of(int socket);
 Lost lost_by(int error);  // of the system
 
 }  // namespace grus::channel

@@ -296,6 +296,8 @@ Stream::Ready TlsStream::wait(const Wish& wish) {
           wish.out && (ready.out || (out_needs_data && ready.in)), ready.also, ready.ended};
 }
 
+void TlsStream::wait_for_end() { wait_for_end_of(socket_.get()); }
+
 void TlsStream::shut() { shutdown(socket_.get(), SHUT_RDWR); }
 
 }  // namespace grus::channel

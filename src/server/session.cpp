@@ -81,6 +81,15 @@ std::string Session::run() {
   }
 }
 
+std::string Session::wait_for_end() {
+  try {
+    stream_->wait_for_end();
+    return {};
+  } catch (const channel::Lost& lost) {
+    return lost.what();
+  }
+}
+
 // In order. But while commands wait for their turn at a device, who asks about events is answered as soon as the device
 // has their commands, and doesn't wait for those behind.
 void Session::take(const Head& head, Bytes& body) {

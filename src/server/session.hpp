@@ -57,6 +57,8 @@ class Session {
 
   // Until the client is gone, or misbehaves; says which.
   std::string run();
+  // The same, whatever the session does meanwhile, of a client that is gone. On a thread of its own.
+  std::string wait_for_end();
   void send_output();
   // The client is told, if that is possible soon. On a thread of its own.
   void tell_end(const std::string& why);

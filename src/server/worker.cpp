@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -29,6 +30,14 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kTimeToHear{100};  // for a client that is told why its session ends
+
+constexpr std::chrono::milliseconds kTimeToNotice{50};  // that a client is gone, for who reads from it
+
+// The first reason is the one that counts.
+void note_end(Counters& counters, const std::string& why) {
+  static std::atomic_flag is_noted;
+  if (!is_noted.test_and_set()) Counters::append(counters.why, why);
+}
 
 [[noreturn]] void end_once_heard() {
   std::this_thread::sleep_for(kTimeToHear);
@@ -152,7 +161,7 @@ int run_worker(int control, const WorkerOptions& options) {
       return executor->goes_in_pieces(launch, queue);
     };
     const auto end = [counters](const std::string& why) {
-      Counters::append((*counters)->why, why);
+      note_end(**counters, why);
       end_once_heard();
     };
     const auto ask = [control](const Request& request) { return channel::pass(control, request, {}); };
@@ -172,7 +181,7 @@ int run_worker(int control, const WorkerOptions& options) {
     session = new Session{std::move(opened), *executor, std::move(terms), **counters};
     executor->wait_for_room = [session](Turn& turn) { return session->wait_for_room(turn); };
   } catch (const channel::Lost& lost) {
-    Counters::append((*counters)->why, lost.what());
+    note_end(**counters, lost.what());
     return 0;
   }
   start_thread("grus-output", [=] {
@@ -208,7 +217,14 @@ int run_worker(int control, const WorkerOptions& options) {
       }
     }
   }).detach();
-  Counters::append((*counters)->why, session->run());
+  // Who reads from the client may wait for the device meanwhile, and so for ever.
+  start_thread("grus-watch", [=] {
+    const std::string why = session->wait_for_end();
+    std::this_thread::sleep_for(kTimeToNotice);
+    note_end(**counters, why);
+    std::_Exit(0);
+  }).detach();
+  note_end(**counters, session->run());
   std::_Exit(0);
 }
 

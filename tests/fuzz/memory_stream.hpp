@@ -32,6 +32,7 @@ class MemoryStream final : public channel::Stream {
     return taken;
   }
   Ready wait(const Wish& wish) override { return {.in = wish.in, .out = wish.out}; }
+  void wait_for_end() override {}
   void shut() override {}
   void abandon() override {}
 

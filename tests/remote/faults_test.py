@@ -26,6 +26,7 @@ from serving import Server, wait_for  # noqa: E402
 BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
 GRUS = BUILD / "bin" / "grus"
 USUAL = BUILD / "bin" / "tests" / "remote_usual"
+TENANT = BUILD / "bin" / "tests" / "remote_tenant"
 MMUL = BUILD / "bin" / "workloads" / "mmul"
 SECONDS = 60
 SLOWER = 4 if os.environ["GRUS_SANITIZE"] else 1
@@ -45,6 +46,11 @@ def memory_of(pid):
     """Bytes that a process has in memory."""
     fields = dict(line.split(":", 1) for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines())
     return int(fields["VmRSS"].split()[0]) * 1024
+
+
+def cpu_seconds_of(pid):
+    user, system = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 class Program(subprocess.Popen):
@@ -234,6 +240,23 @@ class FaultsTest(Faults):
                     program.kill()
                     program.wait()
                     self.expect_nothing_left(server, 1, sessions=1)
+
+    def test_a_client_that_is_killed_while_its_kernel_runs(self):
+        for kind, words, options in (("unix", ["--endless"], []), ("tcp", ["--endless"], []), ("tls", ["--endless"], []),
+                                     ("unix", ["--ms", 60000], ["--shares"]), ("tcp", ["--ms", 60000], ["--shares"])):
+            with self.subTest(kind, words=words):
+                server = self.start(kind, *options)
+                worker, = server.workers()
+                program = self.run_program(server, *words, program=TENANT).wait_until_ready()
+                with self.bystander(server):
+                    before = cpu_seconds_of(worker)
+                    program.stdin.write("\n")
+                    program.stdin.flush()
+                    self.assertTrue(wait_for(lambda: cpu_seconds_of(worker) > before + 0.3, 20))
+                    program.kill()
+                    program.wait()
+                    self.assertTrue(wait_for(lambda: not is_running(worker), 1.0 * SLOWER), "the worker is still there")
+                self.expect_nothing_left(server)
 
     def test_a_connection_that_is_cut_for_three_seconds(self):
         self.cut_for(3)

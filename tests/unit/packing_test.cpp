@@ -32,6 +32,7 @@ class Loop final : public Stream {
     return some;
   }
   Ready wait(const Wish& wish) override { return {.in = wish.in, .out = wish.out}; }
+  void wait_for_end() override {}
   void shut() override {}
   void abandon() override {}
   std::uint64_t rate() const override { return bytes_per_second; }
