@@ -124,6 +124,7 @@ std::vector<std::string> worker_command(const ServeSettings& settings) {
   std::vector<std::string> command = command_for("worker", settings);
   command.push_back(fmt::format("--objects={}", settings.objects));
   command.push_back(fmt::format("--build-limit={}", settings.build_limit));
+  command.push_back(fmt::format("--output-limit={}", settings.output_limit.bytes));
   for (const auto& text : settings.devices) command.push_back("--device=" + text);
   return command;
 }
@@ -198,6 +199,7 @@ Subcommand add_worker(CLI::App& grus) {
   app->add_flag("!--no-sandbox", options->sandbox);
   app->add_option("--objects", options->objects);
   app->add_option("--build-limit", options->build_limit);
+  app->add_option("--output-limit", options->output_limit);
   app->add_option("--device", options->devices);
   return {app, [control, options] { return server::run_worker(*control, *options); }};
 }

@@ -45,6 +45,8 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "Objects that a session may have at a time: it is ended if it makes more; 0 for as many as it likes"},
       {"build_limit", "--build-limit", "SECONDS", &s.build_limit,
        "End a session one of whose builds takes longer than this; 0 for never"},
+      {"output_limit", "--output-limit", "SIZE", &s.output_limit,
+       "End a session whose kernels print more than this, in all; 1GiB unless given, 0 for as much as they like"},
       {"memory", "--memory", "SIZE", &s.memory,
        "What a tenant's sessions may have in buffers and images together, 2GiB say, which is what they are told their "
        "device has; else as much as there is"},

@@ -23,6 +23,7 @@ struct ServeSettings {
   unsigned tenant_sessions = server::kMostSessions / 4;
   unsigned objects = 1U << 20U;
   unsigned build_limit = 600;
+  Size output_limit{std::uint64_t{1} << 30U};
   Size memory;
   bool memory_shares = false;
   Size device_memory;

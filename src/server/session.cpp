@@ -48,8 +48,12 @@ Session::Session(channel::Opened channel, Executor& executor, Terms terms, Count
 void Session::send_output() {
   const std::lock_guard lock{output_mutex_};
   Bytes text(4096);
-  for (ssize_t size = 0; (size = ::read(terms_.output, text.data(), text.size())) > 0;)
+  for (ssize_t size = 0; (size = ::read(terms_.output, text.data(), text.size())) > 0;) {
+    printed_ += static_cast<std::uint64_t>(size);
+    if (terms_.output_limit != 0 && printed_ > terms_.output_limit)
+      return end_for(fmt::format("its kernels printed more than {} bytes", terms_.output_limit));
     send_message(Kind::output, 0, {text.begin(), text.begin() + size}, {});
+  }
 }
 
 std::string Session::run() {
@@ -123,11 +127,14 @@ void Session::take(const Head& head, Bytes& body) {
 
 // Who took too much is told so; who makes no sense isn't.
 void Session::end_over(const std::exception& error) {
-  if (dynamic_cast<const TooMuch*>(&error)) {
-    tell_end(error.what());
-    if (terms_.end) terms_.end(error.what());  // once there was time to hear that
-  }
+  if (dynamic_cast<const TooMuch*>(&error)) end_for(error.what());
   stream_->shut();
+}
+
+// Once the client had time to hear that.
+void Session::end_for(const std::string& why) {
+  tell_end(why);
+  if (terms_.end) terms_.end(why);
 }
 
 // With state_mutex_ held.

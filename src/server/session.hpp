@@ -42,6 +42,7 @@ class Session {
     std::size_t objects = 0;              // at a time, at most; 0: as many as there are names for
     std::chrono::seconds build_limit{0};  // for a build; 0: none
     int output = -1;                      // a descriptor that gives what kernels print
+    std::uint64_t output_limit = 0;       // bytes of that, at most; 0: none
     std::uint64_t number = 0;             // of the session, at the server
     // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
     std::function<bool(const std::string& address)> connect = nullptr;
@@ -219,6 +220,7 @@ class Session {
   void create(ObjectType type, ObjectId id, cl_int code);
   void count_objects(ObjectType type);
   void end_over(const std::exception& error);
+  void end_for(const std::string& why);
   KnownObjects& known(ObjectType type) { return objects_[static_cast<std::size_t>(type)]; }
   void free(ObjectType type, ObjectId id);
   void check_arguments(Kernel& kernel);
@@ -302,7 +304,8 @@ class Session {
   Executor& executor_;
   const Terms terms_;
   Counters& counters_;
-  std::mutex output_mutex_;                // keeps what is printed in order
+  std::mutex output_mutex_;                // keeps what is printed in order, and guards what follows
+  std::uint64_t printed_ = 0;              // bytes
   std::mutex out_mutex_;                   // keeps messages apart, and guards what follows
   std::optional<channel::Packer> packer_;  // if the client wants data packed, where that wins
 

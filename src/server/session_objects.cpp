@@ -374,10 +374,7 @@ class Deadline {
 
 void Session::build(Number number, const BuildOrder& order, bool only_check) {
   const Deadline deadline{terms_.end ? terms_.build_limit : std::chrono::seconds{0}, [this] {
-                            const std::string why =
-                                fmt::format("a build took longer than {} s", terms_.build_limit.count());
-                            tell_end(why);
-                            terms_.end(why);
+                            end_for(fmt::format("a build took longer than {} s", terms_.build_limit.count()));
                           }};
   std::vector<cl_int> statuses;
   const BuildOutcome outcome = only_check ? executor_.check_program(order, &statuses) : executor_.build(order);

@@ -172,6 +172,7 @@ int run_worker(int control, const WorkerOptions& options) {
                          .objects = options.objects,
                          .build_limit = std::chrono::seconds{options.build_limit},
                          .output = output,
+                         .output_limit = options.output_limit,
                          .number = what.session,
                          .connect = connect,
                          .turn_at = turn_at,

@@ -261,6 +261,17 @@ class GreedTest(TenantsTest):
             self.assertIn("it ended this session: it has more than 1000 objects", done.stderr)
             self.assertEqual(through(server, GREEDY, "--objects", "900").returncode, 0)
 
+    def test_too_much_output_ends_its_session(self):
+        for kind in ("unix", "tcp"):
+            server = self.enterContext(Server(GRUS, kind, options=["--output-limit", "100KiB"]))
+            done = through(server, GREEDY, "--print", "20")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("it ended this session: its kernels printed more than 102400 bytes", done.stderr)
+            self.assertLessEqual(len(done.stdout), 102400)
+            done = through(server, GREEDY, "--print", "4")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(done.stdout.count("says hello\n"), 4 * 1024)
+
     def test_a_tenant_has_so_many_sessions_at_a_time(self):
         server = self.serve("--tenant-sessions", "1", kind="unix")
         first = self.tenant(server)
