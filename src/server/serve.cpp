@@ -164,7 +164,6 @@ class Server {
 
   // Clients that come back find nobody, and so know that it is over.
   void end() {
-    tell_systemd("STOPPING=1");
     for (const auto& [address, security] : options_.listen) {
       if (address.kind == channel::Address::Kind::unix_socket) unlink(address.path.c_str());
     }
@@ -172,13 +171,12 @@ class Server {
     greetings_.clear();
     metrics_ = {};
     door_.reset();
-    for (const int signal : {SIGTERM, SIGKILL}) {
-      workers_.signal_all(signal);
-      const auto until = Clock::now() + kPatienceAtEnd;
-      for (pollfd ready{signals_.descriptor(), POLLIN, 0}; !workers_.empty() && Clock::now() < until;) {
-        poll(&ready, 1, 100);
-        handle_signals();
-      }
+    workers_.end_all();
+    const auto until = Clock::now() + kPatienceAtEnd;
+    for (pollfd ready{signals_.descriptor(), POLLIN, 0}; !workers_.empty() && Clock::now() < until;) {
+      workers_.kill_late();
+      poll(&ready, 1, 50);
+      handle_signals();
     }
     audit_.note("stop", {{"pid", getpid()}});
   }
@@ -429,6 +427,7 @@ class Server {
         continue;
       }
       if (signal.ssi_signo == SIGCHLD) continue;
+      if (!ending_) tell_systemd("STOPPING=1");
       drained_ = ending_ ? Clock::now() : Clock::now() + options_.drain;  // who says it twice doesn't want to wait
       ending_ = true;
     }

@@ -194,8 +194,8 @@ void Workers::has_ended(pid_t process, int status, bool server_is_ending) {
   workers_.erase(worker);
 }
 
-void Workers::signal_all(int signal) const {
-  for (const Worker& worker : workers_) kill(worker.child.process, signal);
+void Workers::end_all() {
+  for (Worker& worker : workers_) end_session(worker, "the server ended");
 }
 
 void Workers::add_to(std::vector<pollfd>& waited_for) const {
@@ -332,19 +332,20 @@ void Workers::end_greedy() {
   for (const std::uint64_t session : leases_->take_greedy()) {
     for (Worker& worker : workers_) {
       if (worker.session != session) continue;
-      worker.why = fmt::format("a command of it took longer than {} s while others waited for the device",
-                               options_.time_limit.count());
-      end_session(worker);
+      end_session(worker, fmt::format("a command of it took longer than {} s while others waited for the device",
+                                      options_.time_limit.count()));
       ++greedy_;
     }
   }
 }
 
 // Its client is told why, if the worker can still do that.
-void Workers::end_session(Worker& worker) {
+void Workers::end_session(Worker& worker, const std::string& why) {
+  if (worker.ends) return;
+  worker.why = why;
   Handover what{.preamble = {}};
-  worker.why.copy(what.why_it_ends, sizeof what.why_it_ends - 1);
-  const bool is_told = channel::pass(worker.child.control.get(), what, {});
+  why.copy(what.why_it_ends, sizeof what.why_it_ends - 1);
+  const bool is_told = worker.session != 0 && channel::pass(worker.child.control.get(), what, {});
   worker.ends = Clock::now() + (is_told ? kTimeToEnd : std::chrono::milliseconds{0});
 }
 
@@ -361,8 +362,7 @@ void Workers::end_revoked() {
     for (Worker& worker : workers_) {
       if (worker.peer.name.empty() || std::find(revoked.begin(), revoked.end(), worker.peer.name) == revoked.end())
         continue;
-      worker.why = "its certificate was revoked";
-      kill(worker.child.process, SIGKILL);
+      end_session(worker, "its certificate was revoked");
     }
   } catch (const channel::Lost& lost) {
     log::error("serve", "nobody's session was ended: {}", lost.what());

@@ -64,7 +64,7 @@ class Workers {
   std::optional<int> patience() const;  // milliseconds, if something has to be looked at again
 
   void end_revoked();
-  void signal_all(int signal) const;
+  void end_all();
   void has_ended(pid_t process, int status, bool server_is_ending);
 
   json status(const Peer* only = nullptr);  // all of it, or only what is theirs
@@ -110,7 +110,7 @@ class Workers {
   std::uint64_t swap_left() const;
   void make_room_for_contexts();
   void end_greedy();
-  static void end_session(Worker& worker);
+  static void end_session(Worker& worker, const std::string& why);
 
   const ServeOptions& options_;
   const Audit& audit_;

@@ -36,18 +36,18 @@ class OperationsTest(unittest.TestCase):
     def grus(self, *arguments, **options):
         return subprocess.run([GRUS, *arguments], capture_output=True, text=True, timeout=SECONDS, check=False, **options)
 
-    def sessions(self, server):
-        done = self.grus("ps", "--json", "--interval", "0.05", "--gpu", server.address)
+    def sessions(self, server, control=None):
+        done = self.grus("ps", "--json", "--interval", "0.05", "--gpu", control or server.address)
         self.expect_well(done)
         return json.loads(done.stdout)[0]["sessions"]
 
     @contextlib.contextmanager
-    def busy(self, server):
+    def busy(self, server, control=None):
         """A program that uses the server until it is told to end, or fails."""
         program = subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", USUAL, "--for-ever"],
                                    stderr=subprocess.PIPE, text=True)
         try:
-            self.assertTrue(wait_for(lambda: any(one["commands"] > 0 for one in self.sessions(server)), 20))
+            self.assertTrue(wait_for(lambda: any(one["commands"] > 0 for one in self.sessions(server, control)), 20))
             yield program
         finally:
             program.kill()
@@ -209,15 +209,30 @@ class DevicesTest(OperationsTest):
 
 class EndTest(OperationsTest):
     def test_sessions_are_ended_at_once(self):
-        server = self.start("--audit", str(self.folder / "audit"))
-        with self.busy(server) as program:
+        for kind in ("tcp", "unix"):
+            control = f"unix:{self.folder}/control"
+            audit = self.folder / f"audit-{kind}"
+            server = self.start("--listen", control, "--audit", str(audit), kind=kind)
+            with self.busy(server, control) as program:
+                server.process.terminate()
+                self.assertEqual(server.process.wait(5), 0)
+                _, errors = program.communicate(timeout=10)
+                self.assertEqual(program.returncode, 1, errors)
+                self.assertIn("it ended this session: the server ended; OpenCL calls fail from here on", errors)
+            events = [json.loads(line) for line in audit.read_text().splitlines()]
+            self.assertEqual([event["event"] for event in events], ["start", "connect", "end", "stop"])
+            self.assertEqual(events[2]["why"], "the server ended")
+
+    def test_systemd_is_told(self):
+        told = self.enterContext(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        told.bind(str(self.folder / "notify"))
+        told.settimeout(10)
+        server = self.start("--drain", "60", NOTIFY_SOCKET=str(self.folder / "notify"))
+        self.assertEqual(told.recv(100), b"READY=1")
+        with self.busy(server):
             server.process.terminate()
-            self.assertEqual(server.process.wait(5), 0)
-            _, errors = program.communicate(timeout=10)
-            self.assertEqual(program.returncode, 1, errors)
-        events = [json.loads(line) for line in (self.folder / "audit").read_text().splitlines()]
-        self.assertEqual([event["event"] for event in events], ["start", "connect", "end", "stop"])
-        self.assertEqual(events[2]["why"], "the server ended")
+            self.assertEqual(told.recv(100), b"STOPPING=1")
+            self.assertIsNone(server.process.poll())
 
     def test_sessions_may_end_by_themselves(self):
         server = self.start("--drain", "60")
