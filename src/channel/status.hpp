@@ -16,8 +16,9 @@ std::string ask_status(const Address& address);
 struct TenantChange {
   std::array<char, 256> tenant{};
   std::uint32_t weight = 0;
-  std::uint32_t cap = 0;     // percent
-  std::uint64_t memory = 0;  // bytes
+  std::uint32_t cap = 0;                                        // percent
+  std::uint64_t memory = 0;                                     // bytes
+  static constexpr std::uint64_t kNoQuota = ~std::uint64_t{0};  // of its own
 };
 
 // What it says about itself then. Throws Lost.

@@ -61,9 +61,10 @@ void print(const json& tenants) {
 int tenants(Options& options) {
   const bool changes = !options.tenant.empty();
   Size memory;
-  if (!options.memory.empty() && (!read_size(options.memory, memory) || memory.bytes == 0))
+  if (!options.memory.empty() && !read_size(options.memory, memory))
     throw Problem{fmt::format("--memory: {} is no size: write 512MiB or 2GiB", options.memory), kUsage};
-  options.change.memory = memory.bytes;
+  if (!options.memory.empty())
+    options.change.memory = memory.bytes == 0 ? channel::TenantChange::kNoQuota : memory.bytes;
   if (!changes && (options.change.weight != 0 || options.change.cap != 0 || options.change.memory != 0))
     throw Problem{"--weight, --cap and --memory need --set, which says whose", kUsage};
   if (options.tenant.size() >= options.change.tenant.size())
@@ -72,7 +73,7 @@ int tenants(Options& options) {
   const auto address = options.server == "auto" ? channel::default_address() : channel::Address::parse(options.server);
   const std::string said = changes ? channel::ask_change(address, options.change) : channel::ask_status(address);
   const json answer = server_answer(address, said);
-  if (!answer.value("shares", false) && !answer.value("limits", false))
+  if (!changes && !answer.value("shares", false) && !answer.value("limits", false))
     throw Problem{
         fmt::format("{}: it doesn't share out its devices: start it with --shares or --memory", address.text())};
   if (options.json) {
@@ -99,7 +100,9 @@ Subcommand add_tenants(CLI::App& grus) {
   app->add_option("--cap", options->change.cap, "Percent of a device's time, at most")
       ->check(CLI::Range(1U, 100U))
       ->type_name("PERCENT");
-  app->add_option("--memory", options->memory, "What its sessions may have in buffers and images together, at most")
+  app->add_option("--memory", options->memory,
+                  "What its sessions may have in buffers and images together, at most; 0 for as much as the server's "
+                  "--memory says")
       ->type_name("SIZE");
   app->add_flag("--json", options->json, "As JSON, for scripts");
   return {app, [options] { return tenants(*options); }};

@@ -38,6 +38,8 @@ struct Counters {
   // Of whoever sends, one at a time
   alignas(64) Count bytes_out;
   Count pages_out;  // bytes that went straight to another server
+  // Of the server, for the worker: how often its tenant's quota was changed
+  Count quotas;
   // Names of devices that a context was made for, a line each; and why the session has ended
   alignas(64) char devices[1024];
   char why[512];

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <future>
+#include <utility>
 
 #include "base/log.hpp"
 
@@ -24,13 +25,24 @@ MemoryWord Residency::ask(Lock& lock, const Request& request) {
   return answer_;
 }
 
+// Whether it was changed: what the session may have and doesn't use, it has to ask for again.
+bool Residency::hear_of_quota() {
+  const std::uint64_t quotas = counters_.quotas.load(std::memory_order_acquire);
+  if (std::exchange(quotas_, quotas) == quotas) return false;
+  has_quota_ = true;  // until it is told otherwise
+  total_ = std::min(total_, counters_.memory.load(std::memory_order_relaxed));
+  return true;
+}
+
 bool Residency::may_have(std::uint64_t total) {
   if (!ask_) return true;
   Lock lock{mutex_};
-  if (total > total_) {
+  hear_of_quota();
+  while (total > total_) {
     const MemoryWord answer = ask(lock, {.what = Request::What::total, .bytes = total});
     total_ = answer.bytes;
     has_quota_ = answer.has_quota != 0;
+    if (!hear_of_quota()) break;
   }
   return total <= total_;
 }
@@ -38,7 +50,7 @@ bool Residency::may_have(std::uint64_t total) {
 void Residency::has_less(std::uint64_t total) {
   if (!ask_) return;
   const Lock lock{mutex_};
-  const bool is_worth_it = total_ >= total + kWorthTelling || (total == 0 && total_ != 0);
+  const bool is_worth_it = hear_of_quota() || total_ >= total + kWorthTelling || (total == 0 && total_ != 0);
   if (!has_quota_ || !is_worth_it) return;
   total_ = total;
   ask_({.what = Request::What::less, .bytes = total});

@@ -81,6 +81,7 @@ class Residency {
   // Reads a part of it, false if that fails.
   using Source = std::function<bool(Range, std::byte*)>;
 
+  bool hear_of_quota();
   MemoryWord ask(Lock& lock, const Request& request);
   cl_int get_room(Lock& lock, std::uint32_t device, std::uint64_t wanted, bool& must);
   cl_int bring(Record& record);
@@ -109,6 +110,7 @@ class Residency {
   std::array<std::uint64_t, LeasePage::kDevices> allowed_{};  // at most
   std::uint64_t uses_ = 0;
   std::uint64_t total_ = 0;      // that the session may have
+  std::uint64_t quotas_ = 0;     // changes of the quota that it knows of
   bool has_quota_ = false;       // so others of the same tenant want to know if it has less
   std::uint64_t out_ = 0;        // bytes that were moved out
   std::uint64_t kept_ = 0;       // bytes that they take at the host

@@ -441,8 +441,14 @@ std::string Workers::change(const channel::TenantChange& change, const Peer& who
   TenantTerms terms = memory_.terms(tenant);
   if (change.weight != 0) terms.weight = change.weight;
   if (change.cap != 0) terms.cap = change.cap;
-  if (change.memory != 0) terms.memory = change.memory;
+  if (change.memory != 0) terms.memory = change.memory == channel::TenantChange::kNoQuota ? 0 : change.memory;
   memory_.set_terms(tenant, terms);
+  // What their sessions may have and don't use, they have to ask for again.
+  for (const Worker& worker : workers_) {
+    if (change.memory == 0 || worker.session == 0 || worker.tenant != tenant) continue;
+    memory_.return_total(worker.session, worker.counters->memory.load());
+    worker.counters->quotas.fetch_add(1, std::memory_order_release);
+  }
   if (leases_) leases_->set_terms(tenant, terms);
   audit_.note("change", {{"peer", who.json()},
                          {"tenant", tenant},

@@ -17,6 +17,7 @@ sys.dont_write_bytecode = True
 
 from serve_test import GRUS, PROGRAMS, SECONDS, Server, through, wait_for  # noqa: E402
 
+GREEDY = PROGRAMS / "remote_greedy"
 SWAPPED = PROGRAMS / "remote_swapped"
 MIB = 1 << 20
 
@@ -309,10 +310,37 @@ class QuotaTest(MemoryTest):
         self.assertIn("buffer: OpenCL error -4", through(server, SWAPPED, env=self.own).stderr)
         self.tenants("--set", name, "--memory", "48MiB")
         self.end(self.start(server))
-        for options in (["--memory", "3GiB"], ["--set", "alice", "--memory", "much"], ["--set", "alice", "--memory", "0"]):
+        for options in (["--memory", "3GiB"], ["--memory", "0"], ["--set", "alice", "--memory", "much"]):
             done = subprocess.run([GRUS, "tenants", self.control, *options], capture_output=True, text=True, check=False,
                                   timeout=SECONDS)
             self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_a_quota_counts_at_once_for_programs_that_run(self):
+        name = pwd.getpwuid(os.getuid()).pw_name
+        for own in (os.environ, self.own):
+            with self.subTest(own=own is self.own), Server(GRUS, "unix") as server, subprocess.Popen(
+                    [GRUS, "run", "--gpu", server.address, "--", GREEDY, "--memory"], stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE, text=True, env=own) as program:
+
+                def take():
+                    program.stdin.write("\n")
+                    program.stdin.flush()
+                    return int(program.stdout.readline())
+
+                def allow(size):
+                    done = subprocess.run([GRUS, "tenants", server.address, "--set", name, "--memory", size], check=False,
+                                          capture_output=True, text=True, timeout=SECONDS)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+
+                self.assertEqual(take(), 0)
+                allow("100MiB")
+                self.assertEqual((take(), take()), (-4, -4))
+                allow("150MiB")
+                self.assertEqual((take(), take()), (0, -4))
+                allow("0")
+                self.assertEqual((take(), take()), (0, 0))
+                program.communicate("")
+                self.assertEqual(program.returncode, 0)
 
 
 if __name__ == "__main__":
