@@ -92,23 +92,41 @@ class DirectTest(unittest.TestCase):
 
     def test_nobody_gets_in_without_a_ticket(self):
         """Whoever knows a session's number can't write to its memory."""
-        first, second = self.server(), self.server("unix")
-        subject = self.subject(first)
-        self.move(subject, second)
-        known = json.loads(subprocess.run([GRUS, "ps", "--gpu", second.address, "--json", "--interval", "0.1"], env=ENVIRONMENT,
-                                          capture_output=True, text=True, check=True).stdout)
-        session = int(known[0]["sessions"][0]["session"], 16)
-        for number, key in ((session, bytes(16)), (session, b"x" * 16), (session ^ 1, bytes(16))):
-            with socket.socket(socket.AF_UNIX) as stranger:
-                stranger.connect(second.address.removeprefix("unix:"))
-                stranger.sendall(struct.pack("<IHHIIQ", 0x53555247, 2, 2, 3, 0, number) + key)
-                stranger.settimeout(20)
-                try:
-                    self.assertNotEqual(stranger.recv(8), struct.pack("<Q", 1))
-                except ConnectionResetError:
-                    pass
-        self.expect_direct(self.move(subject, first))
-        subject.end()
+        def connect(purpose, session):
+            host, port = server.address.removeprefix("tcp:").rsplit(":", 1)
+            line = self.enterContext(socket.create_connection((host, int(port)), 20))
+            line.sendall(struct.pack("<IHHIIQ", 0x53555247, 1, 1, purpose, 0, session))
+            return line
+
+        def take(line, size):
+            data = line.recv(size, socket.MSG_WAITALL)
+            self.assertEqual(len(data), size)
+            return data
+
+        def ask(number, kind, body=b""):
+            client.sendall(struct.pack("<IHHQQ", len(body), kind, 0, number, 0) + body)
+            return take(client, struct.unpack("<IHHQQ", take(client, 24))[0])
+
+        def bring_pages(session, key):
+            line = connect(3, session)
+            try:
+                line.sendall(key)
+                return line.recv(8, socket.MSG_WAITALL)
+            except ConnectionError:  # it need not be read
+                return b""
+
+        server = self.server()
+        client = connect(0, 0)
+        take(client, 72)
+        ask(1, 0, struct.pack("<Q", 0))  # hello
+        code, session, key = struct.unpack("<iQ32s", ask(2, 35))  # expect_pages, which makes a ticket
+        self.assertEqual(code, 0)
+        wrong, admitted = struct.pack("<Q", 0), struct.pack("<Q", 1)
+        for other in (bytes(32), b"x" * 32, key[:-1] + bytes([key[-1] ^ 1])):
+            self.assertEqual(bring_pages(session, other), wrong)
+        self.assertNotEqual(bring_pages(session ^ 1, key), admitted)
+        self.assertEqual(bring_pages(session, key), admitted)
+        self.assertEqual(bring_pages(session, key), b"")  # it counts once
 
     def test_a_server_that_is_lost_meanwhile(self):
         """The program goes on where it was, if that is left."""
