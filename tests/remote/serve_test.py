@@ -117,16 +117,19 @@ class ServeTest(unittest.TestCase):
                     self.assertEqual(done.stdout.splitlines()[-1], native.stdout.splitlines()[-1])
 
     def test_a_usual_program_needs_few_round_trips(self):
-        with tempfile.NamedTemporaryFile("r") as report:
-            self.expect_well(through(self.start(), PROGRAMS / "remote_usual", env=os.environ | {"GRUS_REPORT": report.name}))
-            trips = json.loads(report.read())["round_trips"]
-        # One of them is the greeting.
-        self.assertLessEqual(trips - 1, 4)
+        for kind in ("unix", "tcp"):
+            with self.subTest(kind), tempfile.NamedTemporaryFile("r") as report:
+                self.expect_well(through(self.start(kind), PROGRAMS / "remote_usual",
+                                         env=os.environ | {"GRUS_REPORT": report.name}))
+                trips = json.loads(report.read())["round_trips"]
+                # One of them is the greeting.
+                self.assertLessEqual(trips - 1, 4)
 
     def test_what_kernels_print_is_the_programs_output(self):
-        done = through(self.start(), PROGRAMS / "remote_usual", "--print")
-        self.expect_well(done)
-        self.assertIn("item 3 says hello", done.stdout)
+        for kind in ("unix", "tcp"):
+            done = through(self.start(kind), PROGRAMS / "remote_usual", "--print")
+            self.expect_well(done)
+            self.assertIn("item 3 says hello", done.stdout)
 
     def test_data_goes_both_ways_at_once(self):
         for kind in ("unix", "tcp"):
@@ -192,6 +195,33 @@ class ServeTest(unittest.TestCase):
                               capture_output=True, text=True, timeout=SECONDS, check=False)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("unix:/nowhere/socket: No such file or directory; is `grus serve` running there?", done.stderr)
+
+    def test_the_ways_to_name_a_server(self):
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-runtime-")))
+        (folder / "grus").mkdir(mode=0o700)
+        users = os.environ | {"XDG_RUNTIME_DIR": str(folder)}
+        audit, own = folder / "audit", f"unix:{folder}/grus/serve.sock"
+
+        def grus(*words, env=users):
+            return subprocess.run([GRUS, *words], capture_output=True, text=True, timeout=SECONDS, check=False, env=env)
+
+        automatic = ("run", "--gpu", "auto", "--", PROGRAMS / "remote_usual")
+        self.expect_well(grus(*automatic))  # by the drivers here: no server runs
+        with Server(GRUS, "tcp", options=["--listen", own, "--audit", str(audit)]) as server:
+            self.expect_well(grus(*automatic))
+            self.assertEqual(audit.read_text().count('"event":"connect"'), 1)
+            self.expect_well(subprocess.run([PROGRAMS / "remote_usual"], capture_output=True, text=True, timeout=SECONDS,
+                                            check=False, env=users | {"GRUS_GPU": server.address}))
+            self.assertEqual(audit.read_text().count('"event":"connect"'), 2)
+            for number, done in enumerate((grus("info", "--json", "--gpu", server.address),
+                                           grus("info", "--json", env=users | {"GRUS_GPU": f"{own},{server.address}"}))):
+                self.expect_well(done)
+                platforms = json.loads(done.stdout)["platforms"]
+                self.assertEqual([len(one["devices"]) > 0 for one in platforms], [True] * (number + 1))
+            self.assertEqual(audit.read_text().count('"event":"connect"'), 5)
+        done = grus("info", "--gpu", own)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"no OpenCL device at {own}", done.stderr)
 
     @unittest.skipIf(os.environ["GRUS_SANITIZE"], "a sanitized libgrus.so can't be loaded into clinfo")
     def test_several_servers_are_several_platforms_or_one(self):
