@@ -23,6 +23,7 @@ import unittest
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 sys.dont_write_bytecode = True
 
+from faults_test import TENANT, cpu_seconds_of  # noqa: E402
 from serving import Server, wait_for  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["GRUS_BUILD"])
@@ -384,6 +385,26 @@ class TlsTest(unittest.TestCase):
                 self.assertEqual(client.stdout.readline(), "once\n")
                 proxy.drop()
                 _, errors = client.communicate("\n", timeout=SECONDS)
+            self.assertEqual(client.returncode, 0, errors)
+            self.assertIn("connected again", errors)
+            proxy.close()
+
+    def test_a_session_goes_on_whose_kernel_runs_when_its_connection_ends(self):
+        keys = self.certificate()
+        for kind in ("tls", "tcp"):
+            server = self.start(self.keys) if kind == "tls" else self.enterContext(Server(GRUS, kind))
+            worker, = server.workers()
+            proxy = Proxy(server.address)
+            with subprocess.Popen([GRUS, "run", "--gpu", proxy.address, *(["--keys", keys] if kind == "tls" else []), "--",
+                                   TENANT, "--ms", "4000", "--seconds", "0.01", "--depth", "1"], stdin=subprocess.PIPE,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+                self.assertEqual(client.stdout.readline(), "ready\n")
+                before = cpu_seconds_of(worker)
+                client.stdin.write("\n")
+                client.stdin.flush()
+                self.assertTrue(wait_for(lambda: cpu_seconds_of(worker) > before + 0.3, 20))
+                proxy.drop()
+                _, errors = client.communicate(timeout=SECONDS)
             self.assertEqual(client.returncode, 0, errors)
             self.assertIn("connected again", errors)
             proxy.close()
