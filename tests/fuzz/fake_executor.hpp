@@ -30,6 +30,9 @@ class FakeExecutor final : public Executor {
   // Every so many calls one fails; 0: none does.
   FakeExecutor(Kind kind, Pace pace, unsigned fails_every) : kind_{kind}, pace_{pace}, fails_every_{fails_every} {}
 
+  // What happens between the pieces of a launch that is sent in some.
+  std::function<cl_int(const command::Launch&)> on_launch;
+
   std::vector<PlatformDescription> platforms() override { return std::vector<PlatformDescription>(1); }
   Result<cl_uint> device_count(std::uint32_t platform) override {
     expect(platform == 0, "a platform that isn't there");
@@ -207,6 +210,9 @@ class FakeExecutor final : public Executor {
 
   cl_int submit(const command::Launch& launch, const Placement& placement) override {
     need(ObjectType::kernel, launch.kernel);
+    if (on_launch) {
+      if (const cl_int code = on_launch(launch); code != CL_SUCCESS) return code;
+    }
     launch.each_memory([&](ObjectId id) { need(ObjectType::memory, id); });
     for (const Argument& argument : launch.arguments) {
       if (argument.holds == Argument::Holds::value) read(argument.value.data(), argument.value.size());

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <mutex>
+#include <optional>
 
 #include "channel/handshake.hpp"
 #include "chooser.hpp"
@@ -148,7 +151,8 @@ void add_message(Client& client, Chooser& chooser) {
   using Ids = std::vector<ObjectId>;
   const std::uint8_t which = chooser.byte();
   if (which >= 0x80) return client.command(which);
-  const auto kind = static_cast<Kind>(which % 36);
+  // Of the last three there are fewer, so that what was kept before there were any still means the same.
+  const auto kind = static_cast<Kind>(which < 120 ? which % 36 : 36 + which % 3);
   switch (kind) {
     case Kind::hello:
       return client.tell_some<std::string, bool>(kind);
@@ -219,6 +223,10 @@ void add_message(Client& client, Chooser& chooser) {
       return client.tell_some<Id>(kind);
     case Kind::expect_pages:
       return client.tell(kind);
+    case Kind::connect_pages:
+      return client.tell_some<std::string, bool, std::uint64_t, channel::Secret>(kind);
+    case Kind::end_pages:
+      return client.tell(kind);
     case Kind::moving:
       return client.tell_some<std::uint8_t, std::uint64_t, std::uint64_t>(kind);
     case Kind::set_queue_property:
@@ -227,6 +235,83 @@ void add_message(Client& client, Chooser& chooser) {
       return client.tell_some<std::uint64_t>(chooser.take<Kind>());
   }
 }
+
+// A device that others want, too: it is theirs every few times that somebody looks, and back for who waits for it.
+class FakeTurn final : public Turn {
+ public:
+  void give_back() { stop(); }
+  Turn* next_look() {
+    if (++looks_ % 4 == 0) stop();
+    return this;
+  }
+
+ private:
+  void take() override { open(); }
+  bool is_wanted() const override { return true; }
+  bool is_recalled() const override { return false; }
+
+  std::atomic<unsigned> looks_{0};
+};
+
+// A server whose memory others want, too: every few questions, something is to be moved out or the quota changes.
+class FakeServer {
+ public:
+  FakeServer(std::uint64_t most, server::Counters& counters) : most_{most}, counters_{counters} {}
+
+  server::Session* session = nullptr;
+
+  bool ask(const server::Request& request) {
+    answering_.run([this, request] { answer(request); });
+    return true;
+  }
+  // Before the session goes. Whoever of it still asks is answered.
+  void stop_wanting() {
+    {
+      const std::lock_guard lock{mutex_};
+      wants_ = false;
+    }
+    moving_out_.reset();
+  }
+
+ private:
+  using Word = server::MemoryWord;
+
+  void answer(const server::Request& request) {
+    const std::uint64_t given = request.bytes <= most_ ? request.bytes : 0;
+    want_some(request.device);
+    Word word{.device = request.device, .number = request.number, .bytes = given, .swap_left = most_};
+    switch (request.what) {
+      case server::Request::What::total:
+        word.what = Word::What::total;
+        break;
+      case server::Request::What::room:
+        word.what = given != 0 ? Word::What::granted : Word::What::refused;
+        break;
+      case server::Request::What::context:
+        word.what = request.number % 2 != 0 ? Word::What::made_room : Word::What::refused;
+        break;
+      default:
+        return;
+    }
+    session->hear(word);
+  }
+  void want_some(std::uint32_t device) {
+    const std::lock_guard lock{mutex_};
+    if (!wants_ || ++asked_ % 2 != 0) return;
+    if (asked_ % 8 == 0) ++counters_.quotas;
+    moving_out_->run([this, device] { session->move_out({.what = Word::What::move_out, .device = device}); });
+  }
+
+  const std::uint64_t most_;
+  server::Counters& counters_;
+  std::mutex mutex_;  // guards what follows
+  bool wants_ = true;
+  unsigned asked_ = 0;
+  std::optional<server::Helpers> moving_out_{std::in_place, 1};
+  server::Helpers answering_{1};
+};
+
+bool goes_in_pieces(const command::Launch& launch) { return launch.dimensions == 2; }
 
 // With room for a few objects. Kept from one run to the next: making it takes longer than a run.
 const std::shared_ptr<channel::SharedMemory>& shared_memory() {
@@ -238,8 +323,9 @@ void run(std::span<const unsigned char> input) {
   static const int output = open("/dev/null", O_RDONLY | O_CLOEXEC);
   Chooser chooser{input};
   const std::uint8_t how = chooser.byte();
+  const std::uint8_t more = chooser.byte();
   FakeExecutor executor{how & 1 ? FakeExecutor::Kind::in_place : FakeExecutor::Kind::own_memory,
-                        how & 16 ? FakeExecutor::Pace::when_asked : FakeExecutor::Pace::at_once, chooser.byte() % 16U};
+                        how & 16 ? FakeExecutor::Pace::when_asked : FakeExecutor::Pace::at_once, more % 16U};
   Bytes all;
   if (how & 2) {
     const auto bytes = std::as_bytes(input.subspan(std::min<std::size_t>(input.size(), 2)));
@@ -254,9 +340,25 @@ void run(std::span<const unsigned char> input) {
                           how & 8 ? shared_memory() : nullptr};
   const server::Offer offer{{0, {0, 1}}};
   server::Counters counters{};
-  server::Session session{
-      std::move(channel), executor, {.offer = offer, .memory = how & 32 ? 65536U : 0U, .output = output}, counters};
+  server::Session::Terms terms{.offer = offer, .memory = how & 32 ? 65536U : 0U, .output = output};
+  if (how & 64) terms.objects = 12;
+  terms.moves_out = (how & 128) != 0;
+  FakeServer server{FakeExecutor::kLargest, counters};
+  if (more & 16) terms.ask = [&](const server::Request& request) { return server.ask(request); };
+  static FakeTurn turn;  // takes longer to make than a run
+  turn.give_back();
+  if (more & 32) {
+    terms.turn_at = [](ObjectId) { return turn.next_look(); };
+    terms.goes_in_pieces = [](const command::Launch& launch, ObjectId) { return goes_in_pieces(launch); };
+  }
+  server::Session session{std::move(channel), executor, std::move(terms), counters};
+  server.session = &session;
+  if (more & 32)
+    executor.on_launch = [&](const command::Launch& launch) {
+      return goes_in_pieces(launch) ? session.wait_for_room(turn) : CL_SUCCESS;
+    };
   session.run();
+  server.stop_wanting();
 }
 
 }  // namespace
