@@ -48,7 +48,8 @@ constexpr char kCannotBeLoaded = 'n';  // the parent will see the same, and can 
 [[noreturn]] void load_in_child(const std::string& library, int report) {
   const rlimit no_core{0, 0};
   setrlimit(RLIMIT_CORE, &no_core);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM}) std::signal(signal, SIG_DFL);
+  for (const int signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTERM, SIGALRM}) std::signal(signal, SIG_DFL);
+  alarm(kProbeSeconds + 1);  // a worker's sandbox lets nobody end it
   on_exit([](int status, void*) { _exit(status); }, nullptr);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   if (null >= 0) {

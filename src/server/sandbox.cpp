@@ -1,6 +1,7 @@
 #include "server/sandbox.hpp"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/landlock.h>
 #include <linux/seccomp.h>
 #include <sched.h>
@@ -17,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 #include "base/log.hpp"
 #include "channel/descriptor.hpp"
@@ -35,6 +37,9 @@ constexpr int kDeadly[] = {SCMP_SYS(ptrace), SCMP_SYS(process_vm_readv), SCMP_SY
 constexpr int kDenied[] = {
     // New connections. io_uring could make them, too, where no filter looks.
     SCMP_SYS(connect), SCMP_SYS(io_uring_setup), SCMP_SYS(io_uring_enter), SCMP_SYS(io_uring_register),
+    // Other processes, by ways that name no process
+    SCMP_SYS(tkill), SCMP_SYS(pidfd_open), SCMP_SYS(pidfd_send_signal), SCMP_SYS(process_madvise),
+    SCMP_SYS(process_mrelease),
     // What is mounted, and namespaces
     SCMP_SYS(mount), SCMP_SYS(umount2), SCMP_SYS(pivot_root), SCMP_SYS(chroot), SCMP_SYS(move_mount),
     SCMP_SYS(open_tree), SCMP_SYS(fsopen), SCMP_SYS(fsconfig), SCMP_SYS(fsmount), SCMP_SYS(fspick),
@@ -53,6 +58,13 @@ constexpr int kDenied[] = {
     SCMP_SYS(setuid), SCMP_SYS(setgid), SCMP_SYS(setreuid), SCMP_SYS(setregid), SCMP_SYS(setresuid),
     SCMP_SYS(setresgid), SCMP_SYS(setgroups), SCMP_SYS(setfsuid), SCMP_SYS(setfsgid), SCMP_SYS(capset)};
 
+// Signals go to this process alone: abort() and threads need them. They name it first.
+constexpr int kSignals[] = {SCMP_SYS(kill), SCMP_SYS(tgkill), SCMP_SYS(rt_sigqueueinfo), SCMP_SYS(rt_tgsigqueueinfo)};
+
+// A socket of these sends to whatever name it is told, connected or not.
+constexpr scmp_datum_t kTypeMask = 0xf;
+constexpr int kTypesWithoutConnection[] = {SOCK_DGRAM, SOCK_RAW};
+
 constexpr int kNamespaces[] = {CLONE_NEWNS,  CLONE_NEWUTS, CLONE_NEWIPC,   CLONE_NEWUSER,
                                CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP};
 
@@ -64,24 +76,71 @@ void limit(int resource, rlim_t most) {
   setrlimit(static_cast<__rlimit_resource>(resource), &now);
 }
 
+// Root's, where the server has them: drivers need none, since they work for others.
+void drop_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  syscall(SYS_capset, &header, none);
+}
+
 void expect(int code) {
   if (code != 0) throw std::runtime_error{fmt::format("the sandbox can't be made: {}", std::strerror(-code))};
 }
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kReading = LANDLOCK_ACCESS_FS_READ_FILE;
-constexpr std::uint64_t kRenaming = LANDLOCK_ACCESS_FS_REFER;  // from folder to folder, as caches do it
+constexpr std::uint64_t kOfFiles = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE;
+constexpr std::uint64_t kOfFolders = LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
+                                     LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                                     LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                                     LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+                                     LANDLOCK_ACCESS_FS_MAKE_SYM | LANDLOCK_ACCESS_FS_REFER;
 
-void allow_reading(const channel::Descriptor& rules, const fs::directory_entry& what) {
-  std::error_code error;
-  if (what.is_symlink(error)) return;  // it counts what it leads to
-  const channel::Descriptor there{open(what.path().c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW)};
-  landlock_path_beneath_attr rule{};
-  rule.allowed_access = what.is_directory(error) ? kReading | kRenaming : kReading;
-  rule.parent_fd = there.get();
-  syscall(SYS_landlock_add_rule, rules.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
-}
+constexpr std::uint64_t kTruncating = std::uint64_t{1} << 14U;  // LANDLOCK_ACCESS_FS_TRUNCATE, which is newer
+
+// What a process may do with files. Rules can only allow: all that doesn't lead to what is hidden.
+class Domain {
+ public:
+  Domain(long version, std::vector<fs::path> hidden)
+      : of_files_{version < 3 ? kOfFiles : kOfFiles | kTruncating}, hidden_{std::move(hidden)} {
+    landlock_ruleset_attr about{};
+    about.handled_access_fs = of_files_ | kOfFolders;
+    rules_ = channel::Descriptor{static_cast<int>(syscall(SYS_landlock_create_ruleset, &about, sizeof about, 0))};
+    allow_around("/");
+  }
+
+  void allow(const fs::path& what) {
+    std::error_code error;
+    const channel::Descriptor there{open(what.c_str(), O_PATH | O_CLOEXEC | O_NOFOLLOW)};
+    landlock_path_beneath_attr rule{};
+    rule.allowed_access = fs::is_directory(what, error) ? of_files_ | kOfFolders : of_files_;
+    rule.parent_fd = there.get();
+    syscall(SYS_landlock_add_rule, rules_.get(), LANDLOCK_RULE_PATH_BENEATH, &rule, 0);
+  }
+
+  void enter() const {
+    if (syscall(SYS_landlock_restrict_self, rules_.get(), 0) != 0)
+      throw std::runtime_error{fmt::format("files can't be hidden: {}", std::strerror(errno))};
+  }
+
+ private:
+  void allow_around(const fs::path& at) {
+    const auto is_here = [&](const fs::path& one) { return one == at; };
+    const auto is_in_here = [&](const fs::path& one) {
+      return std::mismatch(at.begin(), at.end(), one.begin(), one.end()).first == at.end();
+    };
+    if (std::any_of(hidden_.begin(), hidden_.end(), is_here)) return;
+    if (std::none_of(hidden_.begin(), hidden_.end(), is_in_here)) return allow(at);
+    std::error_code error;
+    for (const auto& inside : fs::directory_iterator{at, error}) {
+      if (!inside.is_symlink(error)) allow_around(inside.path());  // it counts what it leads to
+    }
+  }
+
+  const std::uint64_t of_files_;
+  const std::vector<fs::path> hidden_;
+  channel::Descriptor rules_;
+};
 
 #ifdef __SANITIZE_ADDRESS__
 bool is_in_sandbox = false;
@@ -96,6 +155,8 @@ std::string why_no_sandbox() {
 }
 
 void enter_sandbox() {
+  drop_capabilities();
+  prctl(PR_SET_DUMPABLE, 0);  // other processes of this user can't look into it, where there is no Landlock
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_NOFILE, kMostFiles);
   setsid();  // away from the terminal, into which it could type
@@ -110,6 +171,12 @@ void enter_sandbox() {
   for (const int call : kDeadly) expect(seccomp_rule_add(filter.get(), SCMP_ACT_KILL_PROCESS, call, 0));
   for (const int call : kDenied) deny(call);
   deny_if(SCMP_SYS(socket), {0, SCMP_CMP_NE, AF_UNIX, 0});
+  for (const auto type : kTypesWithoutConnection) {
+    for (const int call : {SCMP_SYS(socket), SCMP_SYS(socketpair)})
+      deny_if(call, {1, SCMP_CMP_MASKED_EQ, kTypeMask, static_cast<scmp_datum_t>(type)});
+  }
+  for (const int call : kSignals) deny_if(call, {0, SCMP_CMP_NE, static_cast<scmp_datum_t>(getpid()), 0});
+  deny_if(SCMP_SYS(prlimit64), {0, SCMP_CMP_NE, 0, 0});
   for (const int flag : kNamespaces) {
     const auto bit = static_cast<scmp_datum_t>(static_cast<unsigned>(flag));
     deny_if(SCMP_SYS(clone), {0, SCMP_CMP_MASKED_EQ, bit, bit});
@@ -122,24 +189,18 @@ void enter_sandbox() {
 #endif
 }
 
-// Rules can only allow: all that doesn't lead there.
-void hide(const fs::path& folder) {
-  std::error_code error;
-  const fs::path hidden = fs::canonical(folder, error);
+void hide(std::span<const fs::path> folders, const fs::path& own) {
   const long version = syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION);
-  if (error || version < 2) return;
-  landlock_ruleset_attr about{};
-  about.handled_access_fs = kReading | kRenaming;
-  const channel::Descriptor rules{static_cast<int>(syscall(SYS_landlock_create_ruleset, &about, sizeof about, 0))};
-  fs::path at = hidden.root_path();
-  for (const fs::path& next : hidden.relative_path()) {
-    for (const auto& beside : fs::directory_iterator{at, error}) {
-      if (beside.path().filename() != next) allow_reading(rules, beside);
-    }
-    at /= next;
+  if (version < 2) return;
+  std::vector<fs::path> hidden;
+  for (const fs::path& folder : folders) {
+    std::error_code error;
+    hidden.push_back(fs::canonical(folder, error));
+    if (error) hidden.pop_back();
   }
-  if (syscall(SYS_landlock_restrict_self, rules.get(), 0) != 0)
-    throw std::runtime_error{fmt::format("{} can't be hidden: {}", folder.string(), std::strerror(errno))};
+  Domain domain{version, std::move(hidden)};
+  if (!own.empty()) domain.allow(own);
+  domain.enter();
 }
 
 void limit_files() {

@@ -68,7 +68,8 @@ void confine() {
   std::error_code error;
   if (!caches.empty()) fs::create_directories(caches, error);
   enter_sandbox();
-  hide(channel::keys_folder());
+  const fs::path hidden[] = {channel::keys_folder()};
+  hide(hidden);
 }
 
 // Address space; pages are only taken when they are used.

@@ -11,6 +11,7 @@
 //   hold               commands wait until somebody calls fake_vendor_let_go()
 //   device=PATH        the first context opens this file, and nobody ever closes it
 //   library=PATH       the first context loads this library, and nobody ever unloads it
+//   runs=PATH          queues are made by this program, once it is there: a driver that somebody has taken over
 //   say=DESCRIPTOR     the constructor writes a byte there, before anything of the above happens
 #pragma once
 

@@ -21,6 +21,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -28,6 +29,8 @@
 
 namespace grus::server {
 namespace {
+
+namespace fs = std::filesystem;
 
 // How a process in the sandbox ends: its exit status, or the signal as a negative number.
 int ended_inside(const std::function<int()>& what) {
@@ -51,6 +54,30 @@ TEST(Sandbox, LookingIntoOtherProcessesIsDeadly) {
   EXPECT_EQ(ended_inside([] { return error_of(process_vm_writev(getppid(), nullptr, 0, nullptr, 0, 0)); }), -SIGSYS);
 }
 
+TEST(Sandbox, SignalsReachNobodyElse) {
+  const auto sends = [](auto call) { return ended_inside([&] { return error_of(call()); }); };
+  for (const auto call : {SYS_kill, SYS_tkill}) EXPECT_EQ(sends([&] { return syscall(call, getppid(), 0); }), EPERM);
+  EXPECT_EQ(sends([] { return syscall(SYS_tgkill, getppid(), getppid(), 0); }), EPERM);
+  EXPECT_EQ(sends([] { return kill(0, 0); }), EPERM);
+  EXPECT_EQ(sends([] { return kill(-1, 0); }), EPERM);
+  EXPECT_EQ(sends([] { return sigqueue(getppid(), 0, {}); }), EPERM);
+  EXPECT_EQ(sends([] { return syscall(SYS_pidfd_open, getppid(), 0); }), EPERM);
+  EXPECT_EQ(sends([] { return syscall(SYS_prlimit64, getppid(), RLIMIT_CPU, nullptr, nullptr); }), EPERM);
+}
+
+TEST(Sandbox, SignalsReachItself) {
+  EXPECT_EQ(ended_inside([] { return kill(getpid(), 0); }), 0);
+  EXPECT_EQ(ended_inside([] { return raise(SIGTERM); }), -SIGTERM);
+  EXPECT_EQ(ended_inside([]() -> int { std::abort(); }), -SIGABRT);
+  EXPECT_EQ(ended_inside([] {
+              std::thread other{[] { pause(); }};
+              pthread_kill(other.native_handle(), SIGTERM);
+              other.join();
+              return 0;
+            }),
+            -SIGTERM);
+}
+
 TEST(Sandbox, TheNetworkIsOutOfReach) {
   for (const int domain : {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK})
     EXPECT_EQ(ended_inside([&] { return error_of(socket(domain, SOCK_STREAM, 0)); }), EPERM) << domain;
@@ -61,6 +88,12 @@ TEST(Sandbox, TheNetworkIsOutOfReach) {
               return own < 0 ? 255 : error_of(connect(own, reinterpret_cast<sockaddr*>(&name), sizeof name));
             }),
             EPERM);
+  // They could send to any name without being connected.
+  for (const int type : {int{SOCK_DGRAM}, int{SOCK_RAW}, SOCK_DGRAM | SOCK_CLOEXEC}) {
+    int ends[2];
+    EXPECT_EQ(ended_inside([&] { return error_of(socket(AF_UNIX, type, 0)); }), EPERM);
+    EXPECT_EQ(ended_inside([&] { return error_of(socketpair(AF_UNIX, type, 0, ends)); }), EPERM);
+  }
 }
 
 TEST(Sandbox, TheSystemIsOutOfReach) {
@@ -129,33 +162,77 @@ TEST(Sandbox, NothingIsLeftOfACrash) {
             0);
 }
 
-TEST(Sandbox, AFolderCanBeHidden) {
-  if (syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) < 2)
-    GTEST_SKIP() << "this kernel can't hide folders";
-  namespace fs = std::filesystem;
-  std::string made = fs::temp_directory_path() / "grus-hidden-XXXXXX";
-  ASSERT_TRUE(mkdtemp(made.data()));
-  const fs::path all = made;
-  for (const char* name : {"keys", "keys/deeper", "cache", "cache/deeper"}) fs::create_directory(all / name);
-  for (const char* name : {"keys/file", "keys/deeper/file", "cache/file"}) std::ofstream{all / name} << "something";
-  fs::create_symlink(all / "keys", all / "cache" / "keys");
-  const auto hides = [&](auto call) {
+class Hiding : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (syscall(SYS_landlock_create_ruleset, nullptr, 0, LANDLOCK_CREATE_RULESET_VERSION) < 2)
+      GTEST_SKIP() << "this kernel can't hide folders";
+    std::string made = fs::temp_directory_path() / "grus-hidden-XXXXXX";
+    ASSERT_TRUE(mkdtemp(made.data()));
+    all_ = made;
+    for (const char* name : {"keys", "keys/deeper", "caches", "caches/own", "caches/other", "else", "else/deeper"}) {
+      fs::create_directory(all_ / name);
+      std::ofstream{all_ / name / "file"} << "something";
+    }
+    fs::create_symlink(all_ / "keys", all_ / "else" / "keys");
+  }
+  void TearDown() override { fs::remove_all(all_); }
+
+  template <typename Call>
+  int hides(Call call) const {
     return ended_inside([&] {
-      hide(all / "keys");
+      const fs::path hidden[] = {all_ / "keys", all_ / "caches", all_ / "not there"};
+      hide(hidden, all_ / "caches" / "own");
       return error_of(call());
     });
-  };
-  const auto reads = [&](const fs::path& file) { return hides([&] { return open((all / file).c_str(), O_RDONLY); }); };
-  EXPECT_EQ(reads("keys/file"), EACCES);
-  EXPECT_EQ(reads("keys/deeper/file"), EACCES);
-  EXPECT_EQ(reads("cache/keys/file"), EACCES);
-  EXPECT_EQ(reads("cache/file"), 0);
-  EXPECT_EQ(reads("/proc/self/maps"), 0);
-  EXPECT_EQ(hides([&] { return open(("/proc/" + std::to_string(getppid()) + "/mem").c_str(), O_RDONLY); }), EACCES);
-  EXPECT_EQ(hides([&] { return rename((all / "keys").c_str(), (all / "cache/moved").c_str()); }), EXDEV);
-  EXPECT_EQ(hides([&] { return link((all / "keys/file").c_str(), (all / "cache/linked").c_str()); }), EXDEV);
-  EXPECT_EQ(hides([&] { return rename((all / "cache/file").c_str(), (all / "cache/deeper/file").c_str()); }), 0);
-  fs::remove_all(all);
+  }
+  int opens(const fs::path& file, int flags = O_RDONLY) const {
+    return hides([&] { return open((all_ / file).c_str(), flags, 0600); });
+  }
+  const char* name(const char* of) { return names_.emplace_back(all_ / of).c_str(); }
+
+ private:
+  fs::path all_;
+  std::deque<std::string> names_;
+};
+
+TEST_F(Hiding, WhatIsHiddenCantBeRead) {
+  for (const char* file : {"keys/file", "keys/deeper/file", "else/keys/file", "caches/file", "caches/other/file"})
+    EXPECT_EQ(opens(file), EACCES) << file;
+  for (const char* file : {"else/file", "else/deeper/file", "caches/own/file", "/proc/self/maps", "/proc/self/status"})
+    EXPECT_EQ(opens(file), 0) << file;
+}
+
+TEST_F(Hiding, WhatIsHiddenCantBeChanged) {
+  for (const char* file : {"keys/file", "caches/other/file"}) {
+    EXPECT_EQ(opens(file, O_WRONLY), EACCES) << file;
+    EXPECT_EQ(hides([&] { return unlink(name(file)); }), EACCES) << file;
+  }
+  EXPECT_EQ(opens("caches/other/new", O_WRONLY | O_CREAT), EACCES);
+  EXPECT_EQ(hides([&] { return rename(name("caches/own/file"), name("caches/other/file")); }), EACCES);
+  EXPECT_EQ(hides([&] { return rename(name("keys"), name("else/moved")); }), EACCES);
+  EXPECT_EQ(hides([&] { return link(name("keys/file"), name("else/linked")); }), EXDEV);
+  EXPECT_EQ(hides([&] { return symlink("/", name("caches/link")); }), EACCES);
+  EXPECT_EQ(opens("caches/own/new", O_WRONLY | O_CREAT), 0);
+  EXPECT_EQ(hides([&] { return rename(name("caches/own/new"), name("else/new")); }), 0);
+  EXPECT_EQ(hides([&] { return rename(name("else/new"), name("else/deeper/new")); }), 0);
+  EXPECT_EQ(opens("/dev/null", O_WRONLY), 0);
+}
+
+// Also where there is nothing to hide.
+TEST_F(Hiding, ProcessesAreOutOfReach) {
+  const int file = memfd_create("secret", 0);
+  const std::string parent = "/proc/" + std::to_string(getpid());
+  for (const std::string& name : {parent + "/mem", parent + "/maps", parent + "/fd/" + std::to_string(file)}) {
+    EXPECT_EQ(error_of(open(name.c_str(), O_RDONLY)), 0);
+    EXPECT_EQ(ended_inside([&] {
+                hide({});
+                return error_of(open(name.c_str(), O_RDONLY));
+              }),
+              EACCES)
+        << name;
+  }
+  close(file);
 }
 
 TEST(Sandbox, FilesStaySmall) {
