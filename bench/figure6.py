@@ -51,8 +51,8 @@ def opened(vendor, running):
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm", prefix="grus-bench-")))
         guests.run(GRUS, "keys", folder / "keys", "--host", HOST)
         environment = {**os.environ, "POCL_CACHE_DIR": str(guests.CACHE / "pocl-of-proxy")}
-        serve = stack.enter_context(running(GRUS, "serve", "--listen", PROXY, "--keys", folder / "keys", "--vendors", vendor,
-                                            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        serve = stack.enter_context(running(GRUS, "serve", "--listen", PROXY, "--keys", folder / "keys", "--shared-cache", "yes",
+                                            "--vendors", vendor, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         serve.stdout.readline()
         guests.make_start(folder / "start", folder / "keys", [BUILD / "bin/workloads/encoder"])
         machines = []

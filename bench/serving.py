@@ -32,6 +32,8 @@ class Server:
         self.client = {}
         address = f"unix:{self.folder.name}/socket" if self.kind == "unix" else f"tcp:{self.host}:0"
         command = [*self.before, str(self.grus), "serve", "--listen", address, *self.options]
+        if self.kind != "unix" and "--shared-cache" not in self.options:  # compiling takes longer than what is looked at
+            command += ["--shared-cache", "yes"]
         if self.kind == "tls":
             keys = f"{self.folder.name}/keys"
             subprocess.run([str(self.grus), "keys", keys, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, check=True)

@@ -72,7 +72,7 @@ _grus() {
   case $subcommand in
     run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
     info) options="--json --vendors --gpu --keys --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --tenant-sessions --objects --build-limit --output-limit --memory --memory-shares --device-memory --swap --metrics --tenant --shares --time-limit --grace --drain --audit --no-direct --no-sandbox --keys --tls
+    serve) options="--listen --vendors --device --user --sessions --tenant-sessions --objects --build-limit --output-limit --memory --memory-shares --device-memory --swap --metrics --tenant --shares --time-limit --grace --drain --audit --shared-cache --no-direct --no-sandbox --keys --tls
                     --config --print-config --help" ;;
     ps) options="--gpu --interval --json --help" ;;
     tenants) options="--set --weight --cap --memory --json --help" ;;

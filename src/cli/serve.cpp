@@ -2,6 +2,7 @@
 
 #include <pwd.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "base/log.hpp"
@@ -101,6 +102,17 @@ std::vector<server::ServeOptions::Place> places_of(const ServeSettings& settings
   return places;
 }
 
+// Who can change what is cached has others run it.
+bool shares_cache(const ServeSettings& settings, const std::vector<server::ServeOptions::Place>& places) {
+  const std::string& text = settings.shared_cache;
+  if (!text.empty() && text != "yes" && text != "no")
+    throw Problem{fmt::format("--shared-cache {}: write yes or no", text), kUsage};
+  if (!text.empty()) return text == "yes";
+  return settings.users.empty() && std::all_of(places.begin(), places.end(), [](const auto& place) {
+           return place.address.kind == channel::Address::Kind::unix_socket;
+         });
+}
+
 channel::Address metrics_address(const std::string& text) {
   const bool is_port = text.find_first_not_of("0123456789") == std::string::npos;
   try {
@@ -145,6 +157,7 @@ int serve(const CLI::App& app, Options& options) {
   how.drain = std::chrono::seconds{settings.drain};
   how.sessions = settings.sessions;
   how.tenant_sessions = settings.tenant_sessions;
+  how.shared_cache = shares_cache(settings, how.listen);
   how.direct = settings.direct;
   how.audit = settings.audit;
   if (!settings.metrics.empty()) how.metrics = metrics_address(settings.metrics);
@@ -201,6 +214,7 @@ Subcommand add_worker(CLI::App& grus) {
   app->add_option("--build-limit", options->build_limit);
   app->add_option("--output-limit", options->output_limit);
   app->add_option("--device", options->devices);
+  app->add_option("--caches", options->caches);
   return {app, [control, options] { return server::run_worker(*control, *options); }};
 }
 

@@ -73,6 +73,8 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "never"},
       {"grace", "--grace", "SECONDS", &s.grace, "How long to wait for a client whose connection was lost"},
       {"drain", "--drain", "SECONDS", &s.drain, "How long sessions may go on when the server is to end"},
+      {"shared_cache", "--shared-cache", "yes|no", &s.shared_cache,
+       "Whether sessions find what drivers compiled for others before; else if nobody can come but this user and root"},
       {"direct", "!--no-direct", "", &s.direct,
        "Don't connect to other servers, where sessions that move there would send their memory straight away"},
       {"audit", "--audit", "FILE", &s.audit,

@@ -31,6 +31,7 @@ struct ServeSettings {
   std::vector<std::string> tenants;
   bool shares = false;
   unsigned time_limit = 60;
+  std::string shared_cache;
   bool direct = true;
   unsigned grace = 10;
   unsigned drain = 0;

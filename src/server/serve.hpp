@@ -28,6 +28,7 @@ struct ServeOptions {
   std::size_t sessions = kMostSessions;  // at a time, at most
   std::size_t tenant_sessions = kMostSessions;
   std::vector<uid_t> users;  // who may come through a Unix socket, besides this user and root
+  bool shared_cache = true;  // what drivers cache is kept for all sessions
   bool direct = true;        // sessions that move to another server send their memory straight there
   std::string audit;         // a file; empty: the log
   std::optional<channel::Address> metrics;

@@ -23,6 +23,7 @@
 #include "server/lease.hpp"
 #include "server/sandbox.hpp"
 #include "server/session.hpp"
+#include "server/worker_folders.hpp"
 
 namespace grus::server {
 namespace {
@@ -44,11 +45,26 @@ void note_end(Counters& counters, const std::string& why) {
   std::_Exit(0);
 }
 
-fs::path cache_folder() {
-  const char* const named = std::getenv("XDG_CACHE_HOME");
-  const char* const home = std::getenv("HOME");
-  if (named && *named) return named;
-  return home && *home ? fs::path{home} / ".cache" : fs::path{};
+// Where drivers cache what they compiled, by these variables.
+constexpr std::pair<const char*, const char*> kCaches[] = {{"POCL_CACHE_DIR", "pocl"},        {"CUDA_CACHE_PATH", "nv"},
+                                                           {"MESA_SHADER_CACHE_DIR", "mesa"}, {"NEO_CACHE_DIR", "neo"},
+                                                           {"AMD_COMGR_CACHE_DIR", "comgr"},  {"XDG_CACHE_HOME", ""}};
+
+// Makes them use this folder. Returns those that they would use.
+std::vector<fs::path> use_own_caches(const fs::path& own) {
+  const fs::path caches = cache_folder();
+  std::vector<fs::path> others = {caches, own.parent_path()};
+  if (const char* const home = std::getenv("HOME")) others.push_back(fs::path{home} / ".nv");
+  std::error_code error;
+  for (const auto& [variable, name] : kCaches) {
+    if (const char* const other = std::getenv(variable)) others.emplace_back(other);
+    fs::create_directories(own / name, error);
+    setenv(variable, (own / name).c_str(), /*overwrite=*/1);
+  }
+  for (const char* const name : {"grus", "tmp"}) fs::create_directory(own / name, error);
+  setenv("TMPDIR", (own / "tmp").c_str(), /*overwrite=*/1);
+  fs::copy_file(caches / "grus" / "libraries", own / "grus" / "libraries", error);  // which drivers were tried
+  return others;
 }
 
 // What kernels print goes to the client.
@@ -63,13 +79,13 @@ int capture_output() {
 }
 
 // Drivers must find the folder of their caches when what they put there is to be read.
-void confine() {
+void confine(std::vector<fs::path> hidden, const fs::path& own) {
   const fs::path caches = cache_folder();
   std::error_code error;
   if (!caches.empty()) fs::create_directories(caches, error);
+  hidden.push_back(channel::keys_folder());
   enter_sandbox();
-  const fs::path hidden[] = {channel::keys_folder()};
-  hide(hidden);
+  hide(hidden, own);
 }
 
 // Address space; pages are only taken when they are used.
@@ -123,7 +139,8 @@ int run_worker(int control, const WorkerOptions& options) {
   std::signal(SIGINT, SIG_IGN);  // of the terminal that the server was started in
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    if (options.sandbox) confine();
+    auto hidden = options.caches.empty() ? std::vector<fs::path>{} : use_own_caches(options.caches);
+    if (options.sandbox) confine(std::move(hidden), options.caches);
   } catch (const std::exception& error) {
     log::error("worker", "{}", error.what());
     return 1;

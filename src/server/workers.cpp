@@ -67,6 +67,7 @@ Workers::Done& Workers::Done::operator+=(const Counters& more) {
 
 Workers::Workers(const ServeOptions& options, const Audit& audit, const sigset_t& signals)
     : options_{options}, audit_{audit}, signals_{signals}, memory_{{options.memory, options.memory_shares}} {
+  if (!options.shared_cache) folders_.emplace();
   if (options.shares) leases_.emplace(options.time_limit);
   for (const auto& [tenant, terms] : options.tenants) {
     memory_.set_terms(tenant, terms);
@@ -77,7 +78,11 @@ Workers::Workers(const ServeOptions& options, const Audit& audit, const sigset_t
 void Workers::start_ready() {
   auto counters = SharedCounters::make();
   if (!counters) return log::error("serve", "a worker can't be started: {}", std::strerror(errno));
-  if (auto child = start_child(options_.worker, signals_)) workers_.push_back({std::move(*child), std::move(counters)});
+  auto folder = folders_ ? folders_->add() : nullptr;
+  std::vector<std::string> command = options_.worker;
+  if (folder) command.push_back("--caches=" + folder->string());
+  if (auto child = start_child(command, signals_))
+    workers_.push_back({std::move(*child), std::move(counters), std::move(folder)});
 }
 
 std::size_t Workers::sessions() const {

@@ -25,6 +25,7 @@
 #include "server/peer.hpp"
 #include "server/serve.hpp"
 #include "server/stepping_aside.hpp"
+#include "server/worker_folders.hpp"
 
 namespace grus::server {
 
@@ -77,7 +78,8 @@ class Workers {
   struct Worker {
     Child child;
     SharedCounters counters;
-    std::uint64_t session = 0;  // 0: it waits for a client
+    std::shared_ptr<const std::filesystem::path> folder;  // null if what is cached is shared
+    std::uint64_t session = 0;                            // 0: it waits for a client
     Peer peer{};
     Clock::time_point since{};
     std::string tenant{};
@@ -115,6 +117,7 @@ class Workers {
   const ServeOptions& options_;
   const Audit& audit_;
   const sigset_t signals_;
+  std::optional<WorkerFolders> folders_;
   std::vector<Worker> workers_;
   std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   MemoryShares memory_;

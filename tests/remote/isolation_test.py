@@ -12,7 +12,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 
-from serve_test import BUILD, GRUS, PROGRAMS, Server, through  # noqa: E402
+from serve_test import BUILD, GRUS, PROGRAMS, Server, through, wait_for  # noqa: E402
 
 CLEARED = PROGRAMS / "remote_cleared"
 SWAPPED = PROGRAMS / "remote_swapped"
@@ -88,35 +88,102 @@ class NeighboursTest(unittest.TestCase):
         if os.environ["GRUS_SANITIZE"]:
             self.skipTest("a sanitized libgrus.so can't be loaded into other programs")
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-neighbours-")))
-        vendors = self.folder / "vendors"
-        vendors.mkdir()
+        vendors, self.work, self.caches = (self.folder / name for name in ("vendors", "work", "caches"))
+        for place in (vendors, self.work):
+            place.mkdir()
         (vendors / "fake.icd").write_text(f"{BUILD}/lib/tests/libfake_vendor.so\n")
         self.environment = os.environ | {"OCL_ICD_VENDORS": str(vendors), "GRUS_VENDORS": str(vendors),
-                                         "FAKE_VENDOR": f"unified,runs={self.folder}/intruder"}
+                                         "FAKE_VENDOR": f"unified,runs={self.work}/intruder",
+                                         "XDG_CACHE_HOME": str(self.caches)}
 
-    def reached(self, *options, files=()):
-        server = self.enterContext(Server(GRUS, "unix", None, self.environment, list(options)))
+    def reached(self, *options):
+        server = self.enterContext(Server(GRUS, "unix", None, self.environment, ["--shared-cache", "no", *options]))
+        files = [str(place / "secret") for place in (self.caches, *self.caches.glob("grus/workers-*/*"))]
+        self.assertEqual(len(files), 2)
+        for file in files:
+            pathlib.Path(file).write_text("of the victim")
         victim, = server.workers()
-        with subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", SWAPPED, "--buffers", "2", "--rounds", "0", "--wait"],
+        program = [SWAPPED, "--buffers", "2", "--rounds", "0"]
+        with subprocess.Popen([GRUS, "run", "--gpu", server.address, "--", *program, "--wait"],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=self.environment) as other:
             self.assertEqual(other.stdout.readline(), "ready\n")
             victims = {"worker": victim, "server": server.process.pid}
-            intruder = self.folder / "coming"
-            intruder.write_text(INTRUDER.format(victims=victims, files=list(map(str, files)), folder=self.folder))
+            intruder = self.work / "coming"
+            intruder.write_text(INTRUDER.format(victims=victims, files=files, folder=self.work))
             intruder.chmod(0o700)
-            intruder.rename(self.folder / "intruder")
-            done = through(server, SWAPPED, "--buffers", "2", "--rounds", "0", env=self.environment)
+            intruder.rename(self.work / "intruder")
+            done = through(server, *program, env=self.environment)
             self.assertEqual(done.returncode, 0, done.stderr)
             other.communicate("\n", timeout=20)
-        return json.loads((self.folder / "reached").read_text())
+        return json.loads((self.work / "reached").read_text())
 
-    def test_a_worker_reaches_no_other_process(self):
+    def test_a_worker_reaches_no_other_process_nor_its_caches(self):
         self.assertEqual(self.reached(), [])
 
     def test_the_sandbox_is_what_keeps_it_from_that(self):
         reached = self.reached("--no-sandbox")
-        for what in ("signal worker", "signal server", "mem of worker", "mem of server", "fd/0 of worker"):
+        for what in ("signal worker", "signal server", "mem of worker", "mem of server", "fd/0 of worker",
+                     f"write {self.caches}/secret"):
             self.assertIn(what, reached)
+
+
+class CachesTest(unittest.TestCase):
+    """Whether sessions find what drivers compiled for others."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-caches-")))
+        self.caches = self.folder / "caches"
+        self.environment = os.environ | {"XDG_CACHE_HOME": str(self.caches),
+                                         "POCL_CACHE_DIR": str(self.caches / "pocl")}
+
+    def serve(self, *options, kind="unix"):
+        return self.enterContext(Server(GRUS, kind, None, self.environment, list(options)))
+
+    def own_folders(self):
+        return set(self.caches.glob("grus/workers-*/*"))
+
+    def run_through(self, server):
+        done = through(server, USUAL)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_they_go_with_their_worker(self):
+        server = self.serve("--shared-cache", "no")
+        first, = self.own_folders()
+        self.run_through(server)
+        self.assertTrue(wait_for(lambda: len(self.own_folders()) == 1 and first not in self.own_folders(), 10))
+        self.assertFalse((self.caches / "pocl").exists())
+        for worker in server.workers():
+            os.kill(worker, 9)
+        self.assertTrue(wait_for(lambda: not self.own_folders(), 10))
+
+    def test_nothing_is_left_of_a_server_that_was_killed(self):
+        first = self.serve("--shared-cache", "no")
+        left = self.own_folders()
+        other = self.serve("--shared-cache", "no")
+        self.assertTrue(left < self.own_folders())  # who lives keeps them
+        first.process.kill()
+        first.process.wait()
+        self.assertTrue(left < self.own_folders())
+        last = self.serve("--shared-cache", "no")
+        self.assertFalse(left & self.own_folders())
+        for server in (other, last):
+            server.process.terminate()
+            server.process.wait(20)
+        self.assertEqual(list(self.caches.glob("grus/*workers*")), [])
+
+    def test_they_are_shared_where_only_this_user_comes(self):
+        self.run_through(self.serve())
+        self.assertTrue(list((self.caches / "pocl").iterdir()))
+        self.assertEqual(self.own_folders(), set())
+        for options in (("--user", "65534"), ("--listen", "tcp:127.0.0.1:0")):
+            with Server(GRUS, "unix", None, self.environment, list(options)):
+                self.assertEqual(len(self.own_folders()), 1)
+
+    def test_yes_or_no(self):
+        done = subprocess.run([GRUS, "serve", "--shared-cache", "maybe"], capture_output=True, text=True, timeout=20,
+                              check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--shared-cache maybe: write yes or no", done.stderr)
 
 
 class OtherUserTest(unittest.TestCase):
@@ -129,8 +196,9 @@ class OtherUserTest(unittest.TestCase):
             become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
             if subprocess.run([*become, "test", "-x", GRUS], check=False).returncode != 0:
                 self.skipTest("other users can't start what was built")
-            environment = os.environ | {"HOME": folder, "XDG_CACHE_HOME": f"{folder}/caches", "POCL_CACHE_DIR": f"{folder}/pocl"}
-            with Server(GRUS, "tcp", None, environment, before=become) as server:
+            environment = os.environ | {"HOME": folder, "XDG_CACHE_HOME": f"{folder}/caches",
+                                        "POCL_CACHE_DIR": f"{folder}/pocl"}
+            with Server(GRUS, "tcp", None, environment, ["--shared-cache", "no"], before=become) as server:
                 done = through(server, USUAL)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 

@@ -99,9 +99,9 @@ class VmTest(unittest.TestCase):
 
     def start_proxy(self, *options):
         environment = {**os.environ, "POCL_CACHE_DIR": str(guests.CACHE / "pocl-of-proxy")}
-        self.proxy = subprocess.Popen([GRUS, "serve", "--listen", f"tcp:{HOST}:{PORT}", "--keys", self.keys, "--vendors",
-                                       "/etc/OpenCL/vendors/pocl.icd", *options], env=environment, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True)
+        self.proxy = subprocess.Popen([GRUS, "serve", "--listen", f"tcp:{HOST}:{PORT}", "--keys", self.keys,
+                                       "--shared-cache", "yes", "--vendors", "/etc/OpenCL/vendors/pocl.icd", *options], env=environment,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.proxy.stdout.readline()
 
     def stop_proxy(self):
@@ -298,7 +298,7 @@ class HostsDeviceTest(VmTest):
         a.shell.wait_until_ready(60)
         modules = ("vsock", "vmw_vsock_virtio_transport_common", "vsock_loopback")
         a.shell.run(" && ".join(f"insmod /opt/modules/{name}.ko" for name in modules))
-        a.shell.run("grus serve --listen vsock:any:7070 --vendors /etc/OpenCL/vendors/pocl.icd > /run/serve.out 2>&1 < /dev/null & true")
+        a.shell.run("grus serve --listen vsock:any:7070 --shared-cache yes --vendors /etc/OpenCL/vendors/pocl.icd > /run/serve.out 2>&1 < /dev/null & true")
         a.shell.run("until grep -q listening /run/serve.out; do usleep 50000; done")
         self.start_program(a, "nine", "--gpu", "vsock:local:7070")
         programs = next(row for row in self.vm("list") if row["name"] == "a")["programs"]
