@@ -1,6 +1,7 @@
 #include "channel/handshake.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -374,10 +375,26 @@ Ticket new_ticket(std::uint64_t session) {
   return ticket;
 }
 
-std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, const Ticket& ticket) {
-  if (!send_whole(socket,
-                  Preamble{.purpose = Preamble::Purpose::pages, .security = security, .session = ticket.session}))
+void ask_for_pages(const Descriptor& socket, Security security, std::uint64_t session,
+                   std::chrono::milliseconds patience) {
+  const auto until = Clock::now() + patience;
+  if (!send_whole(socket, Preamble{.purpose = Preamble::Purpose::pages, .security = security, .session = session}))
     throw Lost{"it closed the connection"};
+  Welcome welcome{};
+  for (std::span<std::byte> room = std::as_writable_bytes(std::span{&welcome, 1}); !room.empty();) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+    pollfd ready{socket.get(), POLLIN, 0};
+    if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) == 0) throw Lost{"it didn't answer in time"};
+    const ssize_t received = recv(socket.get(), room.data(), room.size(), MSG_DONTWAIT);
+    if (received < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    if (received <= 0) throw Lost{"it closed the connection"};
+    room = room.subspan(static_cast<std::size_t>(received));
+  }
+  if (welcome.magic != kMagic || welcome.protocol == 0 || welcome.refusal != Refusal::none)
+    throw Lost{"it doesn't take the session's memory"};
+}
+
+std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, const Ticket& ticket) {
   auto stream = stream_of(std::move(socket), keys_of(ticket, security, Keys::Side::client), kPatienceWithClient);
   send_whole(*stream, ticket.key);
   if (receive_whole<Admission>(*stream, Clock::now() + kPatienceWithClient).answer != Admission::Answer::admitted)

@@ -147,8 +147,12 @@ Opened welcome_client(Descriptor socket, std::shared_ptr<const Keys> keys, const
 // The same for a session in an area.
 Opened welcome_guest(Descriptor socket, const Preamble& preamble, const Descriptor& area, const Slice& slice);
 
-// Between the workers of two servers, which know each other by the ticket alone. They throw Lost.
+// Between the workers of two servers, which know each other by the ticket alone. A worker has a connection only once
+// its server has asked for it there, and a server has answered: it could speak to anybody else as its user. They throw
+// Lost.
 Ticket new_ticket(std::uint64_t session);
+void ask_for_pages(const Descriptor& socket, Security security, std::uint64_t session,
+                   std::chrono::milliseconds patience);
 std::unique_ptr<Stream> open_for_pages(Descriptor socket, Security security, const Ticket& ticket);
 std::unique_ptr<Stream> welcome_pages(Descriptor socket, Security security, const Ticket& ticket);
 

@@ -56,6 +56,8 @@ struct Request {
   std::uint64_t must = 0;  // it has nothing left that it could move out itself
   std::uint64_t bytes = 0;
   char address[512]{};
+  channel::Security security{};  // of the server there, and the session that has been moved to it
+  std::uint64_t session = 0;
 };
 
 }  // namespace grus::server

@@ -401,7 +401,11 @@ class Server {
 
   // Whether they have the session's ticket, its worker sees.
   void bring_pages(Greeting& greeting) {
-    if (!workers_.hand_over(greeting, Workers::Brings::socket)) refuse_to_resume(greeting);
+    if (!workers_.peer_of_session(greeting.preamble.session)) return refuse_to_resume(greeting);
+    channel::Welcome welcome;
+    welcome.protocol = channel::common_protocol(greeting.preamble.protocols, {});
+    (void)!send(greeting.socket.get(), &welcome, sizeof welcome, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)workers_.hand_over(greeting, Workers::Brings::socket);
   }
 
   void resume_session(Greeting& greeting) {

@@ -44,8 +44,10 @@ class Session {
     int output = -1;                      // a descriptor that gives what kernels print
     std::uint64_t output_limit = 0;       // bytes of that, at most; 0: none
     std::uint64_t number = 0;             // of the session, at the server
-    // Asks for a connection, which is_connected is told of; false if nobody can be asked. Null: none can be had.
-    std::function<bool(const std::string& address)> connect = nullptr;
+    // Asks for a connection to a session of another server, which is_connected is told of; false if nobody can be
+    // asked. Null: none can be had.
+    std::function<bool(const std::string& address, channel::Security security, std::uint64_t session)> connect =
+        nullptr;
     // What commands of a queue wait for, where the device is shared.
     std::function<Turn*(ObjectId queue)> turn_at = nullptr;
     std::function<bool(const command::Launch& launch, ObjectId queue)> goes_in_pieces = nullptr;

@@ -76,7 +76,8 @@ std::string Session::connect_pages(const std::string& address, channel::Security
   {
     std::unique_lock lock{pages_mutex_};
     connected_.reset();
-    if (!terms_.connect || !terms_.connect(address)) return "this server connects to no other";
+    if (!terms_.connect || !terms_.connect(address, security, ticket.session))
+      return "this server connects to no other";
     if (!pages_changed_.wait_for(lock, kPatienceToMeet, [this] { return connected_.has_value(); }))
       return "it took too long to connect";
     socket = std::move(*connected_);

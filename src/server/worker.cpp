@@ -168,8 +168,8 @@ int run_worker(int control, const WorkerOptions& options) {
                                                       arena_size(what.quota), what.session, *resumptions);
     client->descriptors[2].reset();  // of the area it has what it needs
     if (options.sandbox) limit_files();
-    const auto connect = [control](const std::string& address) {
-      Request wanted{.what = Request::What::connection};
+    const auto connect = [control](const std::string& address, channel::Security security, std::uint64_t to) {
+      Request wanted{.what = Request::What::connection, .security = security, .session = to};
       if (address.size() >= sizeof wanted.address) return false;
       address.copy(wanted.address, address.size());
       return channel::pass(control, wanted, {});

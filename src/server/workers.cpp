@@ -308,7 +308,8 @@ void Workers::make_room_for_contexts() {
   }
 }
 
-// In a process of its own, one at a time: whoever is to answer may take long.
+// In a process of its own, one at a time: whoever is to answer may take long. The worker gets no connection to others
+// than servers: it would be one of this user's, who may do more there than a worker.
 void Workers::connect_for(Worker& worker, const Request& wanted) const {
   const std::string address{wanted.address, strnlen(wanted.address, sizeof wanted.address)};
   audit_.note("connect to", {{"session", fmt::format("{:016x}", worker.session)}, {"address", address}});
@@ -326,8 +327,10 @@ void Workers::connect_for(Worker& worker, const Request& wanted) const {
   close_range(own + 1, ~0U, 0);
   channel::Descriptor socket;
   try {
-    socket = channel::connect_to(channel::Address::parse(address), kPatienceWithPeers);
-  } catch (const std::exception&) {  // nobody is there
+    auto connected = channel::connect_to(channel::Address::parse(address), kPatienceWithPeers);
+    channel::ask_for_pages(connected, wanted.security, wanted.session, kPatienceWithPeers);
+    socket = std::move(connected);
+  } catch (const std::exception&) {  // nobody is there, or no server that has the session
   }
   give_connection(worker.child, socket);
   _exit(0);

@@ -1,19 +1,62 @@
 #!/usr/bin/python3
 """Programs that move from one server to another: their memory goes straight there, and not through their own process."""
 
+import contextlib
 import json
 import pathlib
+import queue
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.dont_write_bytecode = True
 from subjects import ENVIRONMENT, GRUS, Server, Subject  # noqa: E402
 
 MEMORY = 32 << 20  # that the program has
+
+PREAMBLE, WELCOME = 24, 72  # bytes
+PAGES = 3  # what a preamble can be for
+
+
+class Between:
+    """In front of a server. Keeps what workers of others say to it, and answers that itself."""
+
+    def __init__(self, server):
+        self.server = ("127.0.0.1", int(server.address.rsplit(":", 1)[1]))
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"tcp:127.0.0.1:{self.listening.getsockname()[1]}"
+        self.brought = queue.Queue()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.serve, args=(self.listening.accept()[0],), daemon=True).start()
+
+    def serve(self, client):
+        first = client.recv(PREAMBLE, socket.MSG_WAITALL)
+        if struct.unpack_from("<IHHI", first)[3] == PAGES:
+            client.sendall(b"HTTP/1.1 400 Bad Request\r\n".ljust(WELCOME))
+            self.brought.put(first + b"".join(iter(lambda: client.recv(4096), b"")))
+            client.close()
+            return
+        with client, socket.create_connection(self.server) as server:
+            server.sendall(first)
+            back = threading.Thread(target=self.move, args=(server, client), daemon=True)
+            back.start()
+            self.move(client, server)
+            back.join()
+
+    @staticmethod
+    def move(start, end):
+        with contextlib.suppress(OSError):
+            while data := start.recv(65536):
+                end.sendall(data)
+            end.shutdown(socket.SHUT_WR)
 
 
 class DirectTest(unittest.TestCase):
@@ -90,6 +133,17 @@ class DirectTest(unittest.TestCase):
         self.expect_direct(self.move(subject, first))  # which connects
         subject.end()
 
+    def test_a_worker_gets_no_connection_to_others_than_servers(self):
+        """As who answers there as no server does when pages are brought, but lets clients through to one."""
+        first, second = self.server(), self.server()
+        between = Between(second)
+        self.addCleanup(between.listening.close)
+        subject = self.subject(first)
+        moved = self.move(subject, between)
+        self.assertRegex(moved["plan"]["notes"][0], "through the program's own process: .* can't be reached from there")
+        self.assertEqual(len(between.brought.get(timeout=20)), PREAMBLE)
+        subject.end()
+
     def test_nobody_gets_in_without_a_ticket(self):
         """Whoever knows a session's number can't write to its memory."""
         def connect(purpose, session):
@@ -108,8 +162,9 @@ class DirectTest(unittest.TestCase):
             return take(client, struct.unpack("<IHHQQ", take(client, 24))[0])
 
         def bring_pages(session, key):
-            line = connect(3, session)
+            line = connect(PAGES, session)
             try:
+                line.recv(WELCOME, socket.MSG_WAITALL)
                 line.sendall(key)
                 return line.recv(8, socket.MSG_WAITALL)
             except ConnectionError:  # it need not be read
@@ -117,7 +172,7 @@ class DirectTest(unittest.TestCase):
 
         server = self.server()
         client = connect(0, 0)
-        take(client, 72)
+        take(client, WELCOME)
         ask(1, 0, struct.pack("<Q", 0))  # hello
         code, session, key = struct.unpack("<iQ32s", ask(2, 35))  # expect_pages, which makes a ticket
         self.assertEqual(code, 0)

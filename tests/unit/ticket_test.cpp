@@ -34,10 +34,6 @@ bool is_let_in(const Ticket& shown, const Ticket& expected, Security security) {
       return false;
     }
   });
-  channel::Preamble preamble;  // which the server takes, to know whose worker it is for
-  EXPECT_EQ(recv(ends.there.get(), &preamble, sizeof preamble, MSG_WAITALL), static_cast<ssize_t>(sizeof preamble));
-  EXPECT_EQ(preamble.purpose, channel::Preamble::Purpose::pages);
-  EXPECT_EQ(preamble.session, shown.session);
   bool is_welcome = true;
   try {
     EXPECT_TRUE(channel::welcome_pages(std::move(ends.there), security, expected));
@@ -63,12 +59,33 @@ TEST(TicketTest, OnlyTheRightOneIsGood) {
 
 TEST(TicketTest, NoTwoAreAlike) { EXPECT_NE(channel::new_ticket(7).key, channel::new_ticket(7).key); }
 
-TEST(TicketTest, RefusalOfAServerIsNoAdmission) {
+// What comes back is sent before: it need not be waited for.
+void ask(std::string_view answer) {
   Ends ends;
-  channel::Welcome refusal;
-  refusal.refusal = channel::Refusal::stranger;
-  ASSERT_EQ(send(ends.there.get(), &refusal, sizeof refusal, 0), static_cast<ssize_t>(sizeof refusal));
-  EXPECT_THROW(channel::open_for_pages(std::move(ends.here), Security::plain, Ticket{}), channel::Lost);
+  ASSERT_EQ(send(ends.there.get(), answer.data(), answer.size(), 0), static_cast<ssize_t>(answer.size()));
+  shutdown(ends.there.get(), SHUT_WR);
+  channel::ask_for_pages(ends.here, Security::plain, 7, std::chrono::seconds{10});
+  channel::Preamble preamble;
+  EXPECT_EQ(recv(ends.there.get(), &preamble, sizeof preamble, MSG_WAITALL), static_cast<ssize_t>(sizeof preamble));
+  EXPECT_EQ(preamble.purpose, channel::Preamble::Purpose::pages);
+  EXPECT_EQ(preamble.session, 7U);
+}
+
+std::string_view bytes_of(const channel::Welcome& welcome) {
+  return {reinterpret_cast<const char*>(&welcome), sizeof welcome};
+}
+
+TEST(TicketTest, OnlyServersAreGivenTo) {
+  channel::Welcome welcome;
+  welcome.protocol = channel::kProtocol;
+  EXPECT_NO_THROW(ask(bytes_of(welcome)));
+  EXPECT_THROW(ask(bytes_of(welcome).substr(1)), channel::Lost);
+  EXPECT_THROW(ask(std::string(100, 'x')), channel::Lost);
+  EXPECT_THROW(ask(""), channel::Lost);
+  welcome.refusal = channel::Refusal::stranger;
+  EXPECT_THROW(ask(bytes_of(welcome)), channel::Lost);
+  Ends silent;
+  EXPECT_THROW(channel::ask_for_pages(silent.here, Security::plain, 7, std::chrono::milliseconds{1}), channel::Lost);
 }
 
 }  // namespace
