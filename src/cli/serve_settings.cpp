@@ -40,7 +40,7 @@ std::vector<Setting> all_of(ServeSettings& s) {
        "Who may come through a Unix socket, besides this user and root: names or numbers, again for more"},
       {"sessions", "--sessions", "COUNT", &s.sessions, "Sessions at a time, at most"},
       {"tenant_sessions", "--tenant-sessions", "COUNT", &s.tenant_sessions,
-       "Sessions of one tenant at a time, at most"},
+       "Sessions of one tenant at a time, at most; over plain TCP, of one host"},
       {"objects", "--objects", "COUNT", &s.objects,
        "Objects that a session may have at a time: it is ended if it makes more; 0 for as many as it likes"},
       {"build_limit", "--build-limit", "SECONDS", &s.build_limit,

@@ -35,6 +35,11 @@ std::string tenant_of(const Peer& peer, std::uint64_t session) {
   return entry ? entry->pw_name : std::to_string(*peer.user);
 }
 
+// Whose sessions are counted together: of a host, where nobody knows who is behind them.
+std::string counted_with(const Peer& peer) {
+  return is_tenant_by_itself(peer) ? peer.address.substr(0, peer.address.rfind(':')) : tenant_of(peer, 0);
+}
+
 void say(const Child& worker, const MemoryWord& word) {
   (void)channel::pass(worker.control.get(), Handover{.preamble = {}, .memory = word}, {});
 }
@@ -91,10 +96,10 @@ std::size_t Workers::sessions() const {
 }
 
 std::size_t Workers::sessions_of_tenant_of(const Peer& peer) const {
-  if (is_tenant_by_itself(peer)) return 0;
-  const std::string tenant = tenant_of(peer, 0);
-  return static_cast<std::size_t>(std::count_if(
-      workers_.begin(), workers_.end(), [&](const Worker& one) { return one.session != 0 && one.tenant == tenant; }));
+  const std::string who = counted_with(peer);
+  return static_cast<std::size_t>(std::count_if(workers_.begin(), workers_.end(), [&](const Worker& one) {
+    return one.session != 0 && counted_with(one.peer) == who;
+  }));
 }
 
 const Workers::Worker* Workers::worker_of(std::uint64_t session) const {

@@ -48,7 +48,7 @@ class Workers {
 
   void start_ready();
   std::size_t sessions() const;
-  std::size_t sessions_of_tenant_of(const Peer& peer) const;  // where each is one by itself, none
+  std::size_t sessions_of_tenant_of(const Peer& peer) const;  // where each is one by itself, of its host
   bool empty() const { return workers_.empty(); }
 
   bool start_session(const Client& client);

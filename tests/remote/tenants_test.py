@@ -273,13 +273,18 @@ class GreedTest(TenantsTest):
             self.assertEqual(done.stdout.count("says hello\n"), 4 * 1024)
 
     def test_a_tenant_has_so_many_sessions_at_a_time(self):
-        server = self.serve("--tenant-sessions", "1", kind="unix")
-        first = self.tenant(server)
-        done = through(server, USUAL)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("it has as many sessions as it may have", done.stderr)
-        first.close()
-        self.assertTrue(wait_for(lambda: through(server, USUAL).returncode == 0, 10))
+        for kind in ("unix", "tcp"):  # over plain TCP, a host has
+            with self.subTest(kind):
+                self.expect_one_session(Server(GRUS, kind, options=["--tenant-sessions", "1"]))
+
+    def expect_one_session(self, started):
+        with started as server:
+            first = self.tenant(server)
+            done = through(server, USUAL)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("it has as many sessions as it may have", done.stderr)
+            first.close()
+            self.assertTrue(wait_for(lambda: through(server, USUAL).returncode == 0, 10))
 
 
 if __name__ == "__main__":
