@@ -13,6 +13,7 @@ namespace {
 
 constexpr auto kPart = std::chrono::microseconds{300};
 constexpr auto kPause = std::chrono::microseconds{50};
+constexpr auto kLook = std::chrono::milliseconds{50};  // so often who drains may change their mind
 
 bool is_barrier(Order order) { return order == Order::barrier || order == Order::all_before_and_barrier; }
 bool waits_for_all_before(Order order) { return order == Order::all_before || order == Order::all_before_and_barrier; }
@@ -293,10 +294,18 @@ HoldBack::Everything::~Everything() {
   hold_back_.any_.fetch_sub(1, std::memory_order_release);
 }
 
-bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline) {
+bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline, const std::function<void()>& look) {
+  using Clock = std::chrono::steady_clock;
+  const auto wait = [&](const auto& done_until) {
+    while (!done_until(std::min(deadline, Clock::now() + kLook))) {
+      if (Clock::now() >= deadline) return false;
+      look();
+    }
+    return true;
+  };
   // First those who decided to send before everything was held back, then what the device still has.
   g_gate.wait_for_those_inside();
-  if (!g_gate.wait_for_those_working(deadline)) return false;
+  if (!wait([](Clock::time_point until) { return g_gate.wait_for_those_working(until); })) return false;
   struct Idle {
     std::mutex mutex;  // guards busy
     std::condition_variable changed;
@@ -310,8 +319,10 @@ bool HoldBack::Everything::drain(std::chrono::steady_clock::time_point deadline)
       idle->changed.notify_all();
     });
   }
-  std::unique_lock lock{idle->mutex};
-  return idle->changed.wait_until(lock, deadline, [&] { return idle->busy == 0; });
+  return wait([&](Clock::time_point until) {
+    std::unique_lock lock{idle->mutex};
+    return idle->changed.wait_until(lock, until, [&] { return idle->busy == 0; });
+  });
 }
 
 }  // namespace grus

@@ -80,8 +80,10 @@ class HoldBack {
     ~Everything();
     Everything(const Everything&) = delete;
     Everything& operator=(const Everything&) = delete;
-    // Waits until the executors have finished what they were given; false at the deadline.
-    [[nodiscard]] bool drain(std::chrono::steady_clock::time_point deadline);
+    // Waits until the executors have finished what they were given; false at the deadline. Meanwhile it calls `look`
+    // now and then, which may throw.
+    [[nodiscard]] bool drain(
+        std::chrono::steady_clock::time_point deadline, const std::function<void()>& look = [] {});
 
    private:
     HoldBack& hold_back_;

@@ -148,7 +148,7 @@ class Mover {
     if (!is_suspended) wait_for_builds(kept);  // else they wait for this
     using Overlap = memory::Conveyor::Overlap;
     transplant_.emplace(*to_, report_.plan.matches, keeps ? Transplant::Where::nowhere : Transplant::Where::somewhere,
-                        order_.comparison, order_.overlap ? Overlap::on : Overlap::off);
+                        order_.comparison, order_.overlap ? Overlap::on : Overlap::off, [this] { look(); });
     try {
       begin("prepare");
       slicer_ = std::make_unique<Slicer>();
@@ -206,6 +206,11 @@ class Mover {
   void check_cancelled() const {
     if ((cancelled_ || is_exiting()) && !is_switched_) throw Refused{"cancelled"};
   }
+  // Whether to go on, while something takes long: telling finds out whether whoever asked is still there.
+  void look() {
+    tell_now_and_then();
+    check_cancelled();
+  }
 
   void note(const memory::Copied& more) {
     Phase& phase = report_.phases.back();
@@ -214,16 +219,14 @@ class Mover {
     const auto now = Clock::now();
     if (is_stopped_ && !is_switched_ && order_.max_stop && now - stop_start_ > *order_.max_stop)
       throw Refused{"copying what had changed took longer than the stop allowed"};
-    check_cancelled();
-    if (!is_stopped_) tell_now_and_then();
+    look();
     if (order_.bytes_per_second == 0 || (is_stopped_ && !order_.paces_stop)) return;
     const auto due =
         phase.start + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>{
                           static_cast<double>(phase.copied.sent) / static_cast<double>(order_.bytes_per_second)});
     while (Clock::now() < due) {  // in small steps: whoever asked may go away
       std::this_thread::sleep_until(std::min(due, Clock::now() + kTell));
-      tell_now_and_then();
-      check_cancelled();
+      look();
     }
   }
   void tell_now_and_then() {
@@ -278,7 +281,7 @@ class Mover {
     begin("builds");
     while (BuildAgain::is_any()) {
       std::this_thread::sleep_for(1ms);
-      note({});
+      look();
     }
     kept = Kept{take_inventory()};
   }
@@ -289,7 +292,7 @@ class Mover {
     begin("backlog");
     while (!slicer_->is_regular()) {
       std::this_thread::sleep_for(1ms);
-      note({});
+      look();
     }
   }
 
@@ -315,8 +318,8 @@ class Mover {
     std::unique_ptr<HoldBack::Everything> suspension;
     auto everything = std::make_unique<HoldBack::Everything>(HoldBack::instance());
     slicer_.reset();
-    if (!everything->drain(start +
-                           (order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain)))
+    const auto limit = order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain;
+    if (!everything->drain(start + limit, [this] { look(); }))
       throw Refused{"the device doesn't finish what it was given in the time allowed"};
     report_.drain = micros(Clock::now() - start);
     begin("last copy");

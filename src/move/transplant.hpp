@@ -38,9 +38,15 @@ class Transplant {
  public:
   // The devices are named there already. Or it is nowhere: only what memory holds is kept there.
   enum class Where : std::uint8_t { somewhere, nowhere };
+  // `look` is called before each build, which may take long; it may throw.
   Transplant(Executor& to, std::vector<Match> matches, Where where, memory::Comparison how,
-             memory::Conveyor::Overlap overlap)
-      : to_{to}, matches_{std::move(matches)}, is_nowhere_{where == Where::nowhere}, how_{how}, overlap_{overlap} {}
+             memory::Conveyor::Overlap overlap, std::function<void()> look)
+      : to_{to},
+        matches_{std::move(matches)},
+        is_nowhere_{where == Where::nowhere},
+        how_{how},
+        overlap_{overlap},
+        look_{std::move(look)} {}
 
   // Makes what is there and wasn't, again what was built again, and frees what is gone. While the program runs, objects
   // whose memory both sides work in are left for later: only one of them may use it at a time.
@@ -125,6 +131,7 @@ class Transplant {
   const bool is_nowhere_;
   const memory::Comparison how_;
   const memory::Conveyor::Overlap overlap_;
+  const std::function<void()> look_;
   std::map<ObjectType, Made> made_;
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program

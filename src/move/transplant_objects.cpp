@@ -184,7 +184,10 @@ void Transplant::build_as(const Program& program, ObjectId id, const std::shared
   }
   if (recipe->compiled_only) order.step = BuildOrder::Step::compile;
   const bool needs_build = is_built && recipe->origin != ProgramOrigin::built_in;
-  if (needs_build) ++builds_;
+  if (needs_build) {
+    look_();
+    ++builds_;
+  }
   auto outcome = needs_build ? to_.build(order) : to_.check_program(order, nullptr);
   if (outcome.code != CL_SUCCESS && recipe->fallback) {  // a binary of another driver's
     order.recipe = recipe->fallback;

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Programs that are moved while they run, by every kind of move: their results stay right."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 from moving import run_and_move  # noqa: E402
-from subjects import ENVIRONMENT, GRUS, SECONDS, WORKLOADS, Server, TestCase, wait_for  # noqa: E402
+from subjects import ENVIRONMENT, GRUS, SECONDS, SLOWER, WORKLOADS, Server, TestCase, wait_for  # noqa: E402
 
 
 class MovesTest(TestCase):
@@ -197,6 +198,48 @@ class FailuresTest(TestCase):
             command.terminate()
             command.wait()
         self.assertEqual(subject.ask("describe")["at"], "local")
+        subject.end()
+
+    def expect_gone_soon(self, subject, server, others=0):
+        """The move that was cancelled just now: another can begin, and nothing of it is at the server."""
+        start = time.monotonic()
+        self.assertTrue(wait_for(lambda: "under way" not in subject.ask("move", to="local", dry_run=True).get("error", "")))
+        taken = time.monotonic() - start
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 1 + others), "a session is left at the server")
+        self.assertEqual(subject.ask("describe")["at"], "local")
+        return taken
+
+    def test_cancelled_while_a_long_kernel_runs(self):
+        """One runs when the move begins, and the next, which came later, when results are waited for."""
+        server = self.server()
+        self.move(self.subject("busy", 1, 1, 1), to=server.address)  # so that its driver has built what all subjects have
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 2))
+        subject = self.subject("backlog", 1, 4000 * SLOWER)
+        with contextlib.closing(subject.session.watch(command="move", to=server.address)) as told:
+            self.assertTrue(any(one.get("phase") == "backlog" for one in told))
+            subject.say("more")
+            self.assertTrue(any(one.get("phase") == "hold" for one in told))
+        self.assertLess(self.expect_gone_soon(subject, server, others=1), 2 * SLOWER)
+        self.assertEqual(subject.end()["kernels"], 12)
+
+    def test_cancelled_before_results_wait(self):
+        server = self.server()
+        subject = self.subject("busy", 16, 4, 4)
+        for phase in ("plan", "prepare", "first copy"):
+            with self.subTest(phase):
+                slow = {"bytes_per_second": 64 << 20}
+                self.assertTrue(subject.session.cancel_in(phase, command="move", to=server.address, **slow))
+                self.expect_gone_soon(subject, server)
+        subject.end()
+
+    def test_cancelled_between_builds(self):
+        server = self.server(POCL_KERNEL_CACHE="0")
+        subject = self.subject("programs", 6)
+        moved = self.move(subject, to=server.address)
+        all_of_them = next(phase["seconds"] for phase in moved["phases"] if phase["phase"] == "prepare")
+        self.move(subject, to="local")
+        self.assertTrue(subject.session.cancel_in("prepare", command="move", to=server.address))
+        self.assertLess(self.expect_gone_soon(subject, server), all_of_them / 2)
         subject.end()
 
     def test_stop_that_would_be_too_long(self):

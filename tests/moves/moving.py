@@ -1,5 +1,6 @@
 """Programs that are moved while they run: how to start one, and how to tell it to move."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -34,6 +35,19 @@ class Session:
         except (OSError, ValueError):
             pass
         return None
+
+    def watch(self, **request):
+        """All that is told meanwhile, and the answer. Who closes this before goes away, which cancels the request."""
+        with socket.socket(socket.AF_UNIX) as line:
+            line.connect(str(self.path))
+            line.sendall(json.dumps(request).encode() + b"\n")
+            with line.makefile() as told:
+                yield from map(json.loads, told)
+
+    def cancel_in(self, phase, **request):
+        """Goes away as soon as it is in that phase. Whether it ever was."""
+        with contextlib.closing(self.watch(**request)) as told:
+            return any(one.get("phase") == phase for one in told)
 
 
 def is_over(answer):

@@ -11,6 +11,7 @@
 //   callback     callbacks that take long, and call back
 //   create       objects made, built again and freed all the time
 //   rebuild      a large program that is built all the time, longer than a move takes
+//   programs [COUNT]   a kernel of each of so many programs in turn
 //   image        an image, of which a part is mapped and written, and then all of it
 //   clock        the times of events never go back
 //   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
@@ -49,6 +50,7 @@ int main(int argc, char** argv) {
       {"callback", [](Given) { callback(); }},
       {"create", [](Given) { create(); }},
       {"rebuild", [](Given) { rebuild(); }},
+      {"programs", many_programs},
       {"image", [](Given) { image(); }},
       {"clock", [](Given) { clock_goes_on(); }},
       {"enqueue", enqueue},

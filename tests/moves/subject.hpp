@@ -200,6 +200,7 @@ void scope();
 void callback();
 void create();
 void rebuild();
+void many_programs(const Sizes& sizes);
 void clock_goes_on();
 void enqueue(const Sizes& sizes);
 void backlog(const Sizes& sizes);

@@ -167,6 +167,21 @@ void rebuild() {
   rounds.tell();
 }
 
+void many_programs(const Sizes& sizes) {
+  Subject subject;
+  cl_mem memory = subject.buffer(1);
+  std::vector<cl_kernel> kernels;
+  for (size_t next = 0; next < (sizes.empty() ? 10 : sizes[0]); ++next)
+    kernels.push_back(subject.kernel("fill", subject.build(kSource, ("-DNUMBER=" + std::to_string(next)).c_str())));
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    subject.run(kernels[round % kernels.size()], memory, round, 1);
+    if (subject.read(memory, 1)[0] != filled(0, round)) fail("a kernel of one of many programs");
+  }
+  rounds.tell();
+}
+
 void enqueue(const Sizes& sizes) {
   constexpr size_t kPart = 64;
   const size_t words = std::max(kPart, sizes.empty() ? kPart : sizes[0]);
@@ -213,13 +228,16 @@ void backlog(const Sizes& sizes) {
   cl_uint steps = 100000;
   double took = 0;
   cl_uint launched = 0;
+  const double tried = std::min(wanted, 100.0);  // of long ones, to find out takes long
   for (int attempt = 0; attempt < 10; ++attempt, ++launched) {
     const auto start = Clock::now();
     subject.run(kernel, memory, steps, kWords);
     subject.finish();
     took = std::chrono::duration<double, std::milli>{Clock::now() - start}.count();
-    if (attempt < 9) steps = static_cast<cl_uint>(steps * wanted / took);
+    if (attempt < 9) steps = static_cast<cl_uint>(steps * tried / took);
   }
+  steps = static_cast<cl_uint>(steps * wanted / tried);
+  took *= wanted / tried;
   const auto add = [&] {
     for (size_t next = 0; next < count; ++next, ++launched) subject.run(kernel, memory, steps, kWords);
     check(clFlush(subject.queue), "clFlush");
