@@ -152,8 +152,7 @@ int carry_out(const Options& options, const std::vector<json>& sessions) {
   json outcomes = json::array();
   int status = kDone;
   if (!options.file.empty() && sessions.size() > 1)
-    throw Problem{
-        fmt::format("{} stands for {} programs, and a checkpoint is of one", options.session, sessions.size())};
+    throw Problem{fmt::format("{} stands for {} programs, and a file is for one", options.session, sessions.size())};
   for (const json& session : sessions) {
     const pid_t pid = session.value("pid", 0);
     json outcome = outcome_for(session, request_for(options));
@@ -271,7 +270,10 @@ Subcommand add_drain(CLI::App& grus) {
 
 Subcommand add_suspend(CLI::App& grus) {
   auto options = std::make_shared<Options>();
-  CLI::App* app = add(grus, options, "suspend", "Take everything of a program's off its device, into host memory");
+  CLI::App* app =
+      add(grus, options, "suspend", "Take everything of a program's off its device, into host memory or a file");
+  app->add_option("-o,--file", options->file, "Keep it in this file until it is resumed, instead of in host memory")
+      ->type_name("FILE");
   app->add_flag("--unload", options->unload, "Unload its drivers, too, until it is resumed");
   add_copy_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};

@@ -1,5 +1,7 @@
 #include "move/mover.hpp"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <fstream>
 #include <mutex>
@@ -78,13 +80,13 @@ std::uint64_t free_host_memory() {
 }
 
 // Everything that only a device can tell is asked for now.
-Plan plan_for_shelf(const Inventory& all) {
+Plan plan_for_shelf(const Inventory& all, const std::string& file) {
   Plan plan;
   plan.reasons = immovable_reasons();
-  plan.destination = "host memory";
+  plan.destination = file.empty() ? "host memory" : file;
   plan.bytes = all.bytes();
   plan.objects = all.size();
-  if (const std::uint64_t room = free_host_memory(); plan.bytes > room)
+  if (const std::uint64_t room = free_host_memory(); file.empty() && plan.bytes > room)
     plan.reasons.push_back(fmt::format("{} MiB are needed, the host has {} MiB", plan.bytes >> 20, room >> 20));
   const auto add = [&](Device& device) {
     for (cl_device_info query = CL_DEVICE_TYPE; query <= CL_DEVICE_LATEST_CONFORMANCE_VERSION_PASSED; ++query)
@@ -129,10 +131,11 @@ class Mover {
     Kept kept{take_inventory()};
     if (!is_suspended) set_whereabouts(where_it_is(kept.all));
     if (keeps) {
-      auto shelf = std::make_unique<Shelf>();
+      const std::string file = order_.kind == Order::Kind::suspend ? order_.file : "";
+      report_.plan = plan_for_shelf(kept.all, file);
+      auto shelf = file.empty() || order_.dry_run ? std::make_unique<Shelf>() : std::make_unique<Shelf>(file);
       shelf_ = shelf.get();
       to_ = std::move(shelf);
-      report_.plan = plan_for_shelf(kept.all);
     } else {
       to_ = open_executor(order_.to);
       report_.plan = make_plan(kept.all, *to_, order_.device, order_.avoid);
@@ -326,6 +329,7 @@ class Mover {
     kept = Kept{take_inventory()};
     transplant_->follow(kept.all, Transplant::Stage::running);
     report_.copied_stopped += copy(kept, Transplant::Stage::stopped).sent;
+    if (shelf_) shelf_->flush();  // which may take long, so calls can still be made
     begin("switch");
     if (order_.kind == Order::Kind::suspend) suspension = std::make_unique<HoldBack::Everything>(HoldBack::instance());
     {
@@ -369,6 +373,7 @@ class Mover {
     left_ = Kept{};
     const auto starting = starting_executors();
     for (Executor* const source : sources_) source->leave();
+    if (order_.kind == Order::Kind::suspend) malloc_trim(0);  // objects of a CPU were on the heap, which would keep it
     if (order_.unload) {
       begin("unload");
       std::vector<Executor*> unused{starting.begin(), starting.end()};

@@ -21,7 +21,7 @@ struct Order {
   std::string to;        // a server's address, or "local"
   std::string device;    // part of a name there, or PLATFORM:DEVICE, several with commas; empty: any
   std::string avoid;     // not there: the same
-  std::string file;      // of a checkpoint
+  std::string file;      // of a checkpoint, or for a suspended session's memory
   bool dry_run = false;  // only the plan
   bool overlap = true;   // reading and writing
   bool unload = false;   // a suspended session's drivers

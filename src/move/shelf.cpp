@@ -15,6 +15,7 @@ namespace {
 
 constexpr std::size_t kPopulateFrom = std::size_t{2} << 20;
 constexpr std::size_t kPopulaters = 4;
+constexpr std::size_t kFillPart = std::size_t{1} << 20;  // a multiple of every pattern's size
 
 // Both sides in rows; the shelf's is packed.
 struct Rows {
@@ -74,6 +75,27 @@ Shelf::Shelved* Shelf::find(ObjectId id) {
   return found == memories_.end() ? nullptr : &found->second;
 }
 
+Shelf::Shelved Shelf::make(std::size_t size) const {
+  Shelved shelved;
+  shelved.size = size;
+  if (file_) {
+    shelved.place = file_->reserve(size);
+  } else {
+    shelved.memory = room_for(size);
+  }
+  return shelved;
+}
+
+void Shelf::put(const Shelved& to, std::size_t offset, const void* from, std::size_t size) const {
+  if (file_) return file_->write(to.place + offset, static_cast<const std::byte*>(from), size);
+  std::memcpy(to.memory->data() + offset, from, size);
+}
+
+void Shelf::get(const Shelved& from, std::size_t offset, void* to, std::size_t size) const {
+  if (file_) return file_->read(from.place + offset, static_cast<std::byte*>(to), size);
+  std::memcpy(to, from.memory->data() + offset, size);
+}
+
 std::shared_ptr<HostMemory> Shelf::contents_of(ObjectId memory) {
   const Shelved* const shelved = find(memory);
   return shelved && shelved->element_size == 0 ? shelved->memory : nullptr;
@@ -81,9 +103,8 @@ std::shared_ptr<HostMemory> Shelf::contents_of(ObjectId memory) {
 
 cl_int Shelf::create_buffer(const NewBuffer& buffer) {
   if (buffer.is_region) return CL_SUCCESS;
-  Shelved shelved{room_for(buffer.size), buffer.size, {}, 0};
-  if (const void* const contents = buffer.host ? buffer.host : buffer.initial)
-    std::memcpy(shelved.memory->data(), contents, buffer.size);
+  Shelved shelved = make(buffer.size);
+  if (const void* const contents = buffer.host ? buffer.host : buffer.initial) put(shelved, 0, contents, buffer.size);
   const std::lock_guard lock{mutex_};
   memories_[buffer.id.value()] = std::move(shelved);
   return CL_SUCCESS;
@@ -99,10 +120,12 @@ Result<ImageLayout> Shelf::create_image(const NewImage& image) {
   const std::size_t size = tight.size;
   const ImageLayout layout{element, tight.row, has_slices ? tight.slice : 0, size};
   if (image.from) return layout;
-  Shelved shelved{memory_in_pages(size), size, image.desc, element};
+  Shelved shelved = make(size);
+  shelved.desc = image.desc;
+  shelved.element_size = element;
   if (const void* const contents = image.host ? image.host : image.initial) {
     each_row(rows, [&](std::size_t packed, std::size_t given, std::size_t bytes) {
-      std::memcpy(shelved.memory->data() + packed, static_cast<const std::byte*>(contents) + given, bytes);
+      put(shelved, packed, static_cast<const std::byte*>(contents) + given, bytes);
     });
   }
   const std::lock_guard lock{mutex_};
@@ -118,8 +141,10 @@ void Shelf::when_memory_is_gone(ObjectId memory, std::function<void()> call) {
 void Shelf::free(ObjectType type, ObjectId id) noexcept {
   if (type != ObjectType::memory) return;
   const std::lock_guard lock{mutex_};
-  if (auto freed = memories_.extract(id.value()); is_left_ && !freed.empty())
-    unneeded_.push_back(std::move(freed.mapped().memory));
+  if (auto freed = memories_.extract(id.value()); !freed.empty()) {
+    if (file_) file_->release(freed.mapped().place, freed.mapped().size);
+    if (is_left_) unneeded_.push_back(std::move(freed.mapped().memory));
+  }
   const auto watched = watched_.extract(id.value());
   if (watched.empty()) return;
   for (auto& call : watched.mapped()) callbacks::post(std::move(call));
@@ -152,27 +177,31 @@ void Shelf::leave() {
   free_some();
   for (auto& thread : threads) thread.join();
   unneeded_.clear();
+  file_.reset();
 }
 
 cl_int Shelf::submit(const command::Read& read, const Placement&) {
   const Shelved* const from = find(read.memory);
   if (!from) return CL_INVALID_MEM_OBJECT;
-  std::memcpy(read.to, from->memory->data() + read.range.offset, read.range.size);
+  get(*from, read.range.offset, read.to, read.range.size);
   return CL_SUCCESS;
 }
 
 cl_int Shelf::submit(const command::Write& write, const Placement&) {
   Shelved* const to = find(write.memory);
   if (!to) return CL_INVALID_MEM_OBJECT;
-  std::memcpy(to->memory->data() + write.range.offset, write.from, write.range.size);
+  put(*to, write.range.offset, write.from, write.range.size);
   return CL_SUCCESS;
 }
 
 cl_int Shelf::submit(const command::Fill& fill, const Placement&) {
   Shelved* const to = find(fill.memory);
   if (!to) return CL_INVALID_MEM_OBJECT;
-  for (std::size_t done = 0; done < fill.range.size; done += fill.pattern.size)
-    std::memcpy(to->memory->data() + fill.range.offset + done, fill.pattern.bytes.data(), fill.pattern.size);
+  std::vector<std::byte> part(std::min(kFillPart, fill.range.size));
+  for (std::size_t done = 0; done < part.size(); done += fill.pattern.size)
+    std::memcpy(part.data() + done, fill.pattern.bytes.data(), fill.pattern.size);
+  for (std::size_t done = 0; done < fill.range.size; done += part.size())
+    put(*to, fill.range.offset + done, part.data(), std::min(part.size(), fill.range.size - done));
   return CL_SUCCESS;
 }
 
@@ -180,14 +209,14 @@ cl_int Shelf::submit(const command::Fill& fill, const Placement&) {
 cl_int Shelf::submit(const command::ReadImage& read, const Placement&) {
   const Shelved* const from = find(read.memory);
   if (!from) return CL_INVALID_MEM_OBJECT;
-  std::memcpy(read.to, from->memory->data(), from->size);
+  get(*from, 0, read.to, from->size);
   return CL_SUCCESS;
 }
 
 cl_int Shelf::submit(const command::WriteImage& write, const Placement&) {
   Shelved* const to = find(write.memory);
   if (!to) return CL_INVALID_MEM_OBJECT;
-  std::memcpy(to->memory->data(), write.from, to->size);
+  put(*to, 0, write.from, to->size);
   return CL_SUCCESS;
 }
 

@@ -1,5 +1,5 @@
-// Where a session is that is nowhere: objects exist by name only, and what they hold is in host memory. Nothing runs:
-// commands are held back above the seam for as long as a session is here.
+// Where a session is that is nowhere: objects exist by name only, and what they hold is in host memory, or in a file.
+// Nothing runs: commands are held back above the seam for as long as a session is here.
 #pragma once
 
 #include <condition_variable>
@@ -7,19 +7,28 @@
 #include <mutex>
 
 #include "command/executor.hpp"
+#include "move/shelf_file.hpp"
 
 namespace grus::move {
 
 class Shelf : public Executor {
  public:
+  Shelf() = default;
+  explicit Shelf(const std::string& path) : file_{std::make_unique<ShelfFile>(path)} {}  // throws Refused
+
   // What an object holds; images are packed.
   struct Shelved {
-    std::shared_ptr<HostMemory> memory;
+    std::shared_ptr<HostMemory> memory;  // null if it is in the file
+    std::uint64_t place = 0;             // there
     std::size_t size = 0;
     cl_image_desc desc{};
     std::size_t element_size = 0;  // images
   };
   std::map<std::uint64_t, Shelved> contents() const;  // by the object's id
+  // What was written so far is safe: if it is in a file, on the disk. Throws Refused.
+  void flush() {
+    if (file_) file_->flush();
+  }
 
   std::vector<PlatformDescription> platforms() override { return {}; }
   Result<cl_uint> device_count(std::uint32_t) override { return cl_uint{0}; }
@@ -107,8 +116,12 @@ class Shelf : public Executor {
   static constexpr cl_int kNowhere = kWaitsForDevice;
 
   Shelved* find(ObjectId id);
+  Shelved make(std::size_t size) const;
+  void put(const Shelved& to, std::size_t offset, const void* from, std::size_t size) const;
+  void get(const Shelved& from, std::size_t offset, void* to, std::size_t size) const;
 
-  mutable std::mutex mutex_;  // guards what follows
+  std::unique_ptr<ShelfFile> file_;  // null: host memory
+  mutable std::mutex mutex_;         // guards what follows
   std::map<std::uint64_t, Shelved> memories_;
   std::map<std::uint64_t, std::vector<std::function<void()>>> watched_;
   std::condition_variable changed_;

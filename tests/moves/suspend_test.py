@@ -5,6 +5,7 @@ import contextlib
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -13,6 +14,20 @@ import unittest
 
 sys.dont_write_bytecode = True
 from subjects import BUILD, SECONDS, TestCase, wait_for  # noqa: E402
+
+
+@contextlib.contextmanager
+def small_disk(folder, size):
+    """A folder there, in which there is room for so much."""
+    full = folder / "full"
+    full.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", full], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        raise unittest.SkipTest("no file system can be mounted here")
+    try:
+        yield full
+    finally:
+        subprocess.run(["umount", full], check=True)
 
 
 class SuspendTest(TestCase):
@@ -121,6 +136,84 @@ class SuspendTest(TestCase):
         subject.end()
 
 
+def resident(subject):
+    """How much memory the program has."""
+    status = pathlib.Path(f"/proc/{subject.process.pid}/status").read_text()
+    return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+
+
+class FileTest(TestCase):
+    """Programs that are suspended into a file."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-suspended-")))
+        self.file = self.folder / "file"
+
+    def suspend(self, subject, **how):
+        answer = subject.ask("suspend", file=str(self.file), **how)
+        self.assertTrue(answer["ok"], answer)
+        return answer
+
+    def resume(self, subject, **where):
+        answer = subject.ask("resume", **where)
+        self.assertTrue(answer["ok"], answer)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_memory_is_in_the_file(self):
+        subject = self.subject("busy", 16, 4, 4)
+        for was_here, where in ((True, {}), (True, {"to": self.server().address}), (False, {"to": "local"})):
+            before = resident(subject)
+            self.assertEqual(self.suspend(subject)["plan"]["destination"], str(self.file))
+            if was_here:  # as much as the objects hold, or nearly so
+                self.assertLess(resident(subject), before - (48 << 20))
+            self.assertGreaterEqual(self.file.stat().st_size, 64 << 20)
+            self.assertEqual(self.file.stat().st_mode & 0o777, 0o600)
+            self.resume(subject, **where)
+        subject.end()
+
+    def test_all_kinds_of_objects(self):
+        for name in ("create", "image", "lent", "mapped"):
+            with self.subTest(name):
+                subject = self.subject(name)
+                for how in ({}, {"rounds": 0}):
+                    self.suspend(subject, **how)
+                    self.resume(subject)
+                subject.end()
+
+    def test_file_that_is_there_already(self):
+        self.file.write_text("precious")
+        subject = self.subject("busy")
+        self.assertIn("File exists", self.refused(subject, "suspend", file=str(self.file)))
+        self.assertEqual(self.file.read_text(), "precious")
+        self.assertIn("No such file", self.refused(subject, "suspend", file=str(self.folder / "nowhere" / "file")))
+        self.assertTrue(subject.ask("suspend", file=str(self.folder / "other"), dry_run=True)["ok"])
+        self.assertEqual(list(self.folder.iterdir()), [self.file])
+        subject.end()
+
+    def test_file_that_is_cut_short(self):
+        """It stays suspended, and nobody is told wrong data."""
+        subject = self.subject("busy")
+        self.suspend(subject)
+        os.truncate(self.file, 1 << 20)
+        self.assertIn(str(self.file), self.refused(subject, "resume"))
+        self.assertEqual(subject.ask("describe")["at"], "suspended")
+
+    def test_program_that_ends_meanwhile(self):
+        subject = self.subject("count")
+        self.suspend(subject)
+        subject.process.communicate(timeout=SECONDS)
+        self.assertEqual(subject.process.returncode, 0)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_full_disk(self):
+        full = self.enterContext(small_disk(self.folder, "16m"))
+        subject = self.subject("busy", 8, 4, 1)
+        self.assertIn("No space left", self.refused(subject, "suspend", file=str(full / "file")))
+        self.assertEqual(list(full.iterdir()), [])
+        self.assertEqual(subject.ask("describe")["at"], "local")
+        subject.end()
+
+
 class CheckpointTest(TestCase):
     def setUp(self):
         self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-checkpoint-")))
@@ -167,12 +260,7 @@ class CheckpointTest(TestCase):
         self.assertIn("another session", self.refused(other, "restore", file=self.file))
 
     def test_full_disk_leaves_no_file(self):
-        full = self.folder / "full"
-        full.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", full], check=False,
-                          stderr=subprocess.DEVNULL).returncode:
-            self.skipTest("no file system can be mounted here")
-        self.addCleanup(subprocess.run, ["umount", full], check=True)
+        full = self.enterContext(small_disk(self.folder, "64k"))
         self.program.say("add")
         self.assertIn("No space left", self.refused(self.program, "checkpoint", file=str(full / "file")))
         self.assertEqual(list(full.iterdir()), [])
