@@ -199,20 +199,34 @@ CLI::App* add(CLI::App& grus, const std::shared_ptr<Options>& options, const cha
   return app;
 }
 
-// For all that copies memory while the program runs.
+void add_trace_option(CLI::App& app, Options& options) {
+  app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
+}
+
+void add_max_stop_option(CLI::App& app, Options& options) {
+  app.add_option("--max-stop", options.max_stop, "Refuse if results would have to wait longer than this")
+      ->check(CLI::Range(1, 1000000))
+      ->type_name("MS");
+}
+
+// For all that copies memory from one place to another.
 void add_copy_options(CLI::App& app, Options& options) {
   app.add_option("--rounds", options.rounds, "Copy at most so often while the program runs; 0: only in the stop")
       ->check(CLI::Range(0, 1000))
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--max-stop", options.max_stop, "Refuse if results would have to wait longer than this")
-      ->check(CLI::Range(1, 1000000))
-      ->type_name("MS");
+  add_max_stop_option(app, options);
   app.add_option("--bandwidth", options.bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
       ->transform(CLI::AsSizeValue(true))
       ->type_name("BYTES");
   app.add_flag("--overlap,!--no-overlap", options.overlap, "Write at the destination while the source is read")
       ->default_str("on");
+  add_trace_option(app, options);
+  app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
+}
+
+// For what changes while it is copied.
+void add_comparison_options(CLI::App& app, Options& options) {
   app.add_option(
          "--fingerprint", options.fingerprint,
          "What tells whether a page has changed: xxh3 by the host, device by the device itself (default where it "
@@ -232,8 +246,6 @@ void add_copy_options(CLI::App& app, Options& options) {
       ->check(CLI::IsMember({"head", "tail", "uniform"}))
       ->capture_default_str()
       ->type_name("WHERE");
-  app.add_option("--trace", options.trace, "Write the timeline there, as chrome://tracing reads it")->type_name("FILE");
-  app.add_flag("--dry-run", options.dry_run, "Only say whether it could be done");
 }
 
 void add_place_options(CLI::App& app, Options& options, bool is_required) {
@@ -251,6 +263,7 @@ Subcommand add_move(CLI::App& grus) {
   CLI::App* app = add(grus, options, "move", "Move a running program to another device, here or at a server");
   add_place_options(*app, *options, true);
   add_copy_options(*app, *options);
+  add_comparison_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
 
@@ -265,6 +278,7 @@ Subcommand add_drain(CLI::App& grus) {
   app->add_flag("--json", options->json, "As JSON, for scripts");
   add_place_options(*app, *options, true);
   add_copy_options(*app, *options);
+  add_comparison_options(*app, *options);
   return {app, [options] { return drain(*options); }};
 }
 
@@ -276,6 +290,7 @@ Subcommand add_suspend(CLI::App& grus) {
       ->type_name("FILE");
   app->add_flag("--unload", options->unload, "Unload its drivers, too, until it is resumed");
   add_copy_options(*app, *options);
+  add_comparison_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
 
@@ -283,6 +298,7 @@ Subcommand add_resume(CLI::App& grus) {
   auto options = std::make_shared<Options>();
   CLI::App* app = add(grus, options, "resume", "Let a suspended program go on, where it was or elsewhere");
   add_place_options(*app, *options, false);
+  add_copy_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
 
@@ -291,6 +307,7 @@ Subcommand add_checkpoint(CLI::App& grus) {
   CLI::App* app = add(grus, options, "checkpoint", "Write what a program's memory objects hold to a file; it goes on");
   app->add_option("-o,--output", options->file, "The file")->required()->type_name("FILE");
   add_copy_options(*app, *options);
+  add_comparison_options(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
 
@@ -301,6 +318,8 @@ Subcommand add_restore(CLI::App& grus) {
   app->add_option("FILE", options->file, "Written by `grus checkpoint`")->required()->check(CLI::ExistingFile);
   app->add_option("SESSION", options->session, "A process id, or a name given with `grus run --name`")->required();
   app->add_flag("--json", options->json, "As JSON, for scripts");
+  add_max_stop_option(*app, *options);
+  add_trace_option(*app, *options);
   return {app, [options] { return carry_out(*options); }};
 }
 

@@ -12,9 +12,6 @@
 
 #include "base/log.hpp"
 #include "channel/descriptor.hpp"
-#include "command/gate.hpp"
-#include "command/hold_back.hpp"
-#include "memory/copy.hpp"
 #include "move/transplant.hpp"
 
 namespace grus::move {
@@ -27,7 +24,6 @@ using json = nlohmann::ordered_json;
 constexpr std::array<char, 8> kMark{'G', 'R', 'U', 'S', 'C', 'K', 'P', 'T'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kLongestHeader = std::size_t{256} << 20;
-constexpr auto kDrain = std::chrono::minutes{10};
 
 // Tells this session from all others: a checkpoint is of objects that only it has.
 const std::string& session_key() {
@@ -97,57 +93,6 @@ Checksum checksum_of(const std::byte* data, std::size_t size) {
   return {low, high};
 }
 
-struct Checkpoint {
-  std::string objects;                      // that the session had
-  std::map<std::uint64_t, Bytes> contents;  // by the object's id
-};
-
-Checkpoint read_checkpoint(const std::string& path) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file) throw Refused{fmt::format("{}: {}", path, std::strerror(errno))};
-  const auto damaged = [&] { return Refused{fmt::format("{}: it is damaged or cut short", path)}; };
-  const auto take = [&](void* to, std::size_t size) {
-    if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(size))) throw damaged();
-  };
-  std::error_code error;
-  const auto size_of_file = std::filesystem::file_size(path, error);
-  std::array<char, 8> mark{};
-  std::uint32_t version = 0;
-  std::uint64_t length = 0;
-  take(mark.data(), mark.size());
-  if (mark != kMark) throw Refused{fmt::format("{}: it is no checkpoint", path)};
-  take(&version, sizeof version);
-  if (version != kVersion)
-    throw Refused{fmt::format("{}: its version is {}, this Grus reads {}", path, version, kVersion)};
-  take(&length, sizeof length);
-  if (length > kLongestHeader) throw damaged();
-  std::string text(length, '\0');
-  take(text.data(), length);
-  Checksum told{};
-  take(&told, sizeof told);
-  if (told != checksum_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
-  Checkpoint checkpoint;
-  const json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!header.is_object() || !header.contains("objects") || !header.contains("memories") ||
-      !header["memories"].is_array())
-    throw damaged();
-  if (header.value("session", "") != session_key())
-    throw Refused{fmt::format("{}: it is a checkpoint of another session", path)};
-  checkpoint.objects = header["objects"].dump();
-  for (const json& entry : header["memories"]) {
-    if (!entry.is_object() || !entry.value("id", json{}).is_number_unsigned() ||
-        !entry.value("size", json{}).is_number_unsigned() || entry["size"].get<std::size_t>() > size_of_file)
-      throw damaged();
-    Bytes bytes(entry["size"].get<std::size_t>());
-    take(bytes.data(), bytes.size());
-    take(&told, sizeof told);
-    if (told != checksum_of(bytes.data(), bytes.size())) throw damaged();
-    checkpoint.contents.emplace(entry["id"].get<std::uint64_t>(), std::move(bytes));
-  }
-  if (file.peek() != std::ifstream::traits_type::eof()) throw damaged();
-  return checkpoint;
-}
-
 void put_back(const Memory& memory, const Bytes& contents, ObjectId queue) {
   const Placement placement{queue, {}, {}, Blocking::yes};
   Executor& executor = executor_of(*memory.context);
@@ -188,15 +133,59 @@ void write_checkpoint(const std::string& path, const Shelf& shelf, const Invento
   file.end();
 }
 
-void restore_checkpoint(const std::string& path) {
-  const Checkpoint checkpoint = read_checkpoint(path);
-  HoldBack::Everything everything{HoldBack::instance()};
-  if (!everything.drain(std::chrono::steady_clock::now() + kDrain))
-    throw Refused{"the device doesn't finish what it was given"};
-  const Gate::Closed closed{g_gate};
-  const Inventory all = Inventory::take();
+Checkpoint read_checkpoint(const std::string& path, const memory::OnCopied& on_copied) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file) throw Refused{fmt::format("{}: {}", path, std::strerror(errno))};
+  const auto damaged = [&] { return Refused{fmt::format("{}: it is damaged or cut short", path)}; };
+  const auto take = [&](void* to, std::size_t size) {
+    if (!file.read(static_cast<char*>(to), static_cast<std::streamsize>(size))) throw damaged();
+  };
+  std::error_code error;
+  const auto size_of_file = std::filesystem::file_size(path, error);
+  std::array<char, 8> mark{};
+  std::uint32_t version = 0;
+  std::uint64_t length = 0;
+  take(mark.data(), mark.size());
+  if (mark != kMark) throw Refused{fmt::format("{}: it is no checkpoint", path)};
+  take(&version, sizeof version);
+  if (version != kVersion)
+    throw Refused{fmt::format("{}: its version is {}, this Grus reads {}", path, version, kVersion)};
+  take(&length, sizeof length);
+  if (length > kLongestHeader) throw damaged();
+  std::string text(length, '\0');
+  take(text.data(), length);
+  Checksum told{};
+  take(&told, sizeof told);
+  if (told != checksum_of(reinterpret_cast<const std::byte*>(text.data()), text.size())) throw damaged();
+  Checkpoint checkpoint;
+  const json header = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!header.is_object() || !header.contains("objects") || !header.contains("memories") ||
+      !header["memories"].is_array())
+    throw damaged();
+  if (header.value("session", "") != session_key())
+    throw Refused{fmt::format("{}: it is a checkpoint of another session", path)};
+  checkpoint.objects = header["objects"].dump();
+  for (const json& entry : header["memories"]) {
+    if (!entry.is_object() || !entry.value("id", json{}).is_number_unsigned() ||
+        !entry.value("size", json{}).is_number_unsigned() || entry["size"].get<std::size_t>() > size_of_file)
+      throw damaged();
+    Bytes bytes(entry["size"].get<std::size_t>());
+    take(bytes.data(), bytes.size());
+    take(&told, sizeof told);
+    if (told != checksum_of(bytes.data(), bytes.size())) throw damaged();
+    on_copied({.read = bytes.size()});
+    checkpoint.contents.emplace(entry["id"].get<std::uint64_t>(), std::move(bytes));
+  }
+  if (file.peek() != std::ifstream::traits_type::eof()) throw damaged();
+  return checkpoint;
+}
+
+void check_fits(const Checkpoint& checkpoint, const Inventory& all) {
   if (objects_in(all).dump() != checkpoint.objects)
-    throw Refused{fmt::format("{}: objects were made or freed since, so it fits the session no longer", path)};
+    throw Refused{"objects were made or freed since the checkpoint, so it fits the session no longer"};
+}
+
+void put_back(const Checkpoint& checkpoint, const Inventory& all, const memory::OnCopied& on_copied) {
   std::map<const Context*, Ref<Queue>> queues;
   for (const auto& context : all.contexts) {
     auto queue = Ref<Queue>::adopt(slab<Queue>().create(*context, *context->devices[0]));
@@ -210,6 +199,7 @@ void restore_checkpoint(const std::string& path) {
     if (contents == checkpoint.contents.end()) continue;
     put_back(*memory, contents->second, queues.at(memory->context.get())->id());
     memory->touch();
+    on_copied({.read = contents->second.size(), .sent = contents->second.size()});
   }
 }
 

@@ -16,7 +16,6 @@
 #include "command/gate.hpp"
 #include "command/hold_back.hpp"
 #include "executor/connection.hpp"
-#include "move/checkpoint.hpp"
 #include "move/mover.hpp"
 #include "move/under_way.hpp"
 #include "objects/immovable.hpp"
@@ -158,20 +157,18 @@ class Conversation {
     const std::string command = request.is_object() ? request.value("command", "") : "";
     if (command == "describe") return describe();
     const UnderWay only;
-    if (command == "restore") {
-      restore_checkpoint(request.value("file", ""));
-      return json::object();
-    }
     Order order = order_from(request);
-    if (command == "suspend" || command == "checkpoint" || command == "move" || command == "resume") {
+    if (command == "suspend" || command == "checkpoint" || command == "restore" || command == "move" ||
+        command == "resume") {
       if (command == "suspend") order.kind = Order::Kind::suspend;
       if (command == "checkpoint") order.kind = Order::Kind::checkpoint;
+      if (command == "restore") order.kind = Order::Kind::restore;
       if (command == "resume" && !whereabouts().is_suspended) throw Refused{"it isn't suspended"};
       Report report;
       if (command != "suspend" || !g_aside)
         report = move_session(
             order, [this](const Progress& progress) { tell(progress); }, cancelled_);
-      if (!order.dry_run) g_aside = false;
+      if (!order.dry_run && command != "restore") g_aside = false;
       return as_json(report);
     }
     throw Refused{fmt::format("'{}' is nothing that this version of Grus knows", command)};

@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <set>
@@ -124,6 +125,7 @@ class Mover {
       : order_{order}, on_progress_{on_progress}, cancelled_{cancelled} {}
 
   Report run() {
+    if (order_.kind == Order::Kind::restore) return restore();
     const bool keeps = order_.kind != Order::Kind::move;
     const bool is_suspended = whereabouts().is_suspended;
     if (keeps && is_suspended) throw Refused{"it is suspended already"};
@@ -311,6 +313,44 @@ class Mover {
       report_.copied_running += copy(kept, Transplant::Stage::running).sent;
   }
 
+  // Memory objects go back to what a checkpoint says they held.
+  Report restore() {
+    begin("read");
+    std::error_code unknown;
+    if (const auto size = std::filesystem::file_size(order_.file, unknown); !unknown) progress_.all = size;
+    const Checkpoint checkpoint = read_checkpoint(order_.file, [this](const auto& more) { note(more); });
+    begin("hold");
+    is_stopped_ = true;
+    stop_start_ = Clock::now();
+    HoldBack::Everything everything{HoldBack::instance()};
+    drain(everything);
+    begin("write back");
+    {
+      const Gate::Closed closed{g_gate};
+      const Inventory all = Inventory::take();
+      check_fits(checkpoint, all);
+      report_.plan.destination = whereabouts().is_suspended ? "host memory" : whereabouts().to;
+      report_.plan.bytes = progress_.all = all.bytes();
+      report_.plan.objects = all.size();
+      is_switched_ = true;  // half of it would be neither the one nor the other
+      put_back(checkpoint, all, [this](const auto& more) {
+        note(more);
+        report_.copied_stopped += more.sent;
+      });
+    }
+    report_.stop = micros(Clock::now() - stop_start_);
+    report_.phases.back().end = Clock::now();
+    return std::move(report_);
+  }
+
+  // New commands are kept back from here on; waits for those that the device has.
+  void drain(HoldBack::Everything& everything) {
+    const auto limit = order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain;
+    if (!everything.drain(stop_start_ + limit, [this] { look(); }))
+      throw Refused{"the device doesn't finish what it was given in the time allowed"};
+    report_.drain = micros(Clock::now() - stop_start_);
+  }
+
   void stop(Kept& kept) {
     begin("hold");
     const std::uint64_t built_before = transplant_->builds();
@@ -321,10 +361,7 @@ class Mover {
     std::unique_ptr<HoldBack::Everything> suspension;
     auto everything = std::make_unique<HoldBack::Everything>(HoldBack::instance());
     slicer_.reset();
-    const auto limit = order_.max_stop ? std::chrono::duration_cast<Clock::duration>(*order_.max_stop) : kDrain;
-    if (!everything->drain(start + limit, [this] { look(); }))
-      throw Refused{"the device doesn't finish what it was given in the time allowed"};
-    report_.drain = micros(Clock::now() - start);
+    drain(*everything);
     begin("last copy");
     kept = Kept{take_inventory()};
     transplant_->follow(kept.all, Transplant::Stage::running);
@@ -373,7 +410,6 @@ class Mover {
     left_ = Kept{};
     const auto starting = starting_executors();
     for (Executor* const source : sources_) source->leave();
-    if (order_.kind == Order::Kind::suspend) malloc_trim(0);  // objects of a CPU were on the heap, which would keep it
     if (order_.unload) {
       begin("unload");
       std::vector<Executor*> unused{starting.begin(), starting.end()};
@@ -385,6 +421,8 @@ class Mover {
       if (std::find(starting.begin(), starting.end(), source) == starting.end())
         callbacks::post([source] { delete source; });
     }
+    // Objects of a CPU were on the heap, which would keep it.
+    if (order_.kind == Order::Kind::suspend) callbacks::post([] { malloc_trim(0); });
     (void)to_.release();  // the session's now
   }
 

@@ -16,7 +16,7 @@ namespace grus::move {
 using Clock = std::chrono::steady_clock;
 
 struct Order {
-  enum class Kind : std::uint8_t { move, suspend, checkpoint };
+  enum class Kind : std::uint8_t { move, suspend, checkpoint, restore };
   Kind kind = Kind::move;
   std::string to;        // a server's address, or "local"
   std::string device;    // part of a name there, or PLATFORM:DEVICE, several with commas; empty: any
@@ -66,7 +66,7 @@ struct Whereabouts {
 };
 Whereabouts whereabouts();
 
-// Moves, suspends (everything is held back until the next move), or writes a checkpoint.
+// Moves, suspends (everything is held back until the next move), writes a checkpoint, or goes back to one.
 // Throws Refused; then the program goes on where it was, and nothing is left at the destination.
 Report move_session(const Order& order, const std::function<void(const Progress&)>& on_progress,
                     const std::atomic<bool>& cancelled);

@@ -17,7 +17,7 @@ import unittest
 
 sys.dont_write_bytecode = True
 from moving import run_and_move  # noqa: E402
-from subjects import ENVIRONMENT, GRUS, SECONDS, SLOWER, WORKLOADS, Server, TestCase, wait_for  # noqa: E402
+from subjects import BUILD, ENVIRONMENT, GRUS, SECONDS, SLOWER, WORKLOADS, Server, TestCase, wait_for  # noqa: E402
 
 
 class MovesTest(TestCase):
@@ -134,6 +134,38 @@ class MovesTest(TestCase):
         self.assertEqual([phase["read"] for phase in moved["phases"] if phase["phase"] == "switch"], [0])
         subject.end()
 
+    def test_rounds(self):
+        """As many as were asked for, at most; without any, all is copied in the stop."""
+        server = self.server()
+        subject = self.subject("busy")
+        for rounds in (0, 1, 3):
+            moved = self.move(subject, to=server.address, rounds=rounds)
+            names = [phase["phase"] for phase in moved["phases"]]
+            self.assertEqual(names.count("first copy"), min(rounds, 1))
+            self.assertLessEqual(names.count("copy again"), max(rounds - 1, 0))
+            self.assertEqual(moved["sent_running"] == 0, rounds == 0)
+            self.move(subject, to="local")
+        subject.end()
+
+    def test_bandwidth(self):
+        subject = self.subject("busy", 8, 4, 1)
+        moved = self.move(subject, to=self.server().address, bytes_per_second=32 << 20)
+        first = next(phase for phase in moved["phases"] if phase["phase"] == "first copy")
+        self.assertGreaterEqual(first["sent"], 32 << 20)
+        self.assertGreaterEqual(first["seconds"], 0.99 * first["sent"] / (32 << 20))
+        subject.end()
+
+    def test_zeroes_are_not_sent(self):
+        subject = self.subject("state")  # which begins with them
+        server = self.server()
+        for expected in (True, False):
+            moved = self.move(subject, to=server.address)
+            zero = sum(phase["zero"] for phase in moved["phases"])
+            sent = moved["sent_running"] + moved["sent_stopped"]
+            self.assertEqual((zero, sent), (256 << 10, 0) if expected else (0, 256 << 10))
+            self.assertEqual(subject.say("add"), "1" if expected else "2")
+            self.move(subject, to="local")
+
     def test_nothing_is_copied_between_devices_that_share_the_memory(self):
         subject = self.subject("busy", 16, 4, 1)
         moved = self.move(subject, to="local", device="0:1")
@@ -242,6 +274,21 @@ class FailuresTest(TestCase):
         self.assertLess(self.expect_gone_soon(subject, server), all_of_them / 2)
         subject.end()
 
+    def test_destination_that_refuses(self):
+        """Whatever its driver can't do is said, before anything stops; nothing is left there, and the program goes on."""
+        driver = str(BUILD / "lib/tests/libfake_vendor.so")
+        subject = self.subject("count", options=["--vendors", driver])
+        for count, (harm, reason) in enumerate((("fail:clBuildProgram=-11", "a program doesn't build.*-11"),
+                                                ("buffers=0", "memory.*-4")), 1):
+            with self.subTest(harm), Server(GRUS, "unix", driver, ENVIRONMENT | {"FAKE_VENDOR": harm},
+                                            errors=subprocess.DEVNULL) as server:
+                answer = subject.ask("move", to=server.address, fingerprint="xxh3")
+                self.assertFalse(answer["ok"], answer)
+                self.assertRegex(answer["error"], reason)
+                self.assertTrue(wait_for(lambda server=server: len(server.workers()) == 1), "a session is left there")
+                self.assertEqual(subject.ask("describe")["at"], "local")
+                self.assertEqual((subject.say("add"), subject.say("look")), ("done", str(count)))
+
     def test_stop_that_would_be_too_long(self):
         subject = self.subject("busy", 2, 64, 64)
         said = self.refused(subject, to=self.server().address, max_stop_ms=1)
@@ -276,6 +323,33 @@ class CommandTest(TestCase):
         self.assertIn("grus ps", nobody.stderr)
         subject.end()
 
+
+    def test_answers_for_scripts(self):
+        server = self.server()
+        subject = self.subject("busy", options=["--name", "job"])
+        before = subject.ask("describe")
+        done = self.grus(subject, "move", "job", "--to", server.address, "--dry-run", "--json")
+        planned = json.loads(done.stdout)[0]
+        self.assertEqual((planned["ok"], planned["pid"]), (True, subject.process.pid))
+        after = subject.ask("describe")
+        for what in ("at", "places", "objects", "memory_bytes"):
+            self.assertEqual(after[what], before[what])
+        self.assertTrue(wait_for(lambda: len(server.workers()) == 1), "a session is left at the server")
+        how = ["--no-overlap", "--fingerprint", "xxh3", "--sample", 4, "--sample-at", "tail"]
+        done = self.grus(subject, "move", "job", "--to", server.address, "--json", *how)
+        moved = json.loads(done.stdout)[0]
+        self.assertEqual((moved["ok"], moved["pid"], moved["program"]), (True, subject.process.pid, before["program"]))
+        self.assertEqual(moved["plan"]["bytes"], before["memory_bytes"])
+        self.assertEqual(moved["plan"]["objects"], planned["plan"]["objects"])
+        phases = {phase["phase"]: phase for phase in moved["phases"]}
+        self.assertTrue({"plan", "prepare", "first copy", "hold", "last copy", "switch", "release"} <= phases.keys())
+        self.assertEqual(phases["last copy"]["sampled"], phases["last copy"]["sent"])  # all words of these pages change
+        self.assertGreater(phases["last copy"]["sampled"], 0)
+        stopped = sum(phases[name]["seconds"] for name in ("hold", "last copy", "switch"))
+        self.assertAlmostEqual(moved["stop_seconds"], stopped, delta=0.1)
+        self.assertLessEqual(moved["drain_seconds"], moved["stop_seconds"])
+        self.assertEqual(subject.ask("describe")["at"], server.address)
+        subject.end()
 
     def test_drain(self):
         first, second = self.server(), self.server("tcp")

@@ -24,7 +24,9 @@
 //   flip         pages that are changed and changed back all the time
 //   swap         blocks of 32 bytes that are swapped within each page all the time
 //   ways         one buffer of 16 MiB, a little of which is written all the time in every way there is
-//   state        adds 1 to every word of a buffer for each line of input, and prints the words' sum
+//   state        as told by lines of input: `add` adds 1 to every word of a buffer, `make` makes another, `free`
+//   releases
+//                that; prints what each word is
 #include "subject.hpp"
 
 #include <functional>

@@ -468,9 +468,12 @@ void state() {
   Subject subject;
   cl_kernel wait = subject.kernel("wait_a_while");
   cl_mem memory = subject.zeroes(kWords);
+  cl_mem other = nullptr;
   tell_ready();
   for (std::string line; std::getline(std::cin, line);) {
     if (line == "add") subject.run(wait, memory, 1, kWords);
+    if (line == "make") other = subject.buffer(1);
+    if (line == "free") check(clReleaseMemObject(other), "clReleaseMemObject");
     const Words all = subject.read(memory, kWords);
     if (!std::all_of(all.begin(), all.end(), [&](cl_uint word) { return word == all[0]; })) fail("words differ");
     std::printf("%u\n", all[0]);
