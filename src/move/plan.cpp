@@ -49,12 +49,17 @@ bool is_meant(const Candidate& one, const std::string& by) {
   return std::find(numbers.begin(), numbers.end(), std::pair{one.platform, one.index}) != numbers.end();
 }
 
+// What a device's memory amounts to is only promised by a profile: else what is in use has to fit, which is looked at
+// apart.
+bool is_memory_promised() { return profile_to_tell() && profile_to_tell()->tells(CL_DEVICE_GLOBAL_MEM_SIZE); }
+
 // What the program was told about its device must hold at the destination. Native kernels only count if it has run one:
 // hardly any program does, and no server has them.
 std::vector<std::string> lacking(Device& device, Executor& to, ObjectId id) {
   const auto told = Profile::of_device([&](cl_device_info query) -> Result<Bytes> {
     if (query == CL_DEVICE_EXECUTION_CAPABILITIES && !device.runs_native_kernels)
       return to_bytes(cl_device_exec_capabilities{CL_EXEC_KERNEL});
+    if (query == CL_DEVICE_GLOBAL_MEM_SIZE && !is_memory_promised()) return to_bytes(cl_ulong{0});
     return told_of(device, query);
   });
   const auto there = Profile::of_device([&](cl_device_info query) { return to.device_info(id, query); });
@@ -64,11 +69,15 @@ std::vector<std::string> lacking(Device& device, Executor& to, ObjectId id) {
   return reasons;
 }
 
-// One of those reasons.
-bool has_smaller_buffers(Device& device, Executor& to) {
-  const auto told = told_of(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  const auto there = to.device_info(device.id(), CL_DEVICE_MAX_MEM_ALLOC_SIZE);
-  return told && there && from_bytes<cl_ulong>(*there) < from_bytes<cl_ulong>(*told);
+// How many of those reasons are that it is smaller.
+std::size_t count_want_of_room(Device& device, Executor& to) {
+  const auto is_less = [&](cl_device_info query) {
+    const auto told = told_of(device, query);
+    const auto there = to.device_info(device.id(), query);
+    return told && there && from_bytes<cl_ulong>(*there) < from_bytes<cl_ulong>(*told);
+  };
+  return (is_less(CL_DEVICE_MAX_MEM_ALLOC_SIZE) ? 1 : 0) +
+         (is_memory_promised() && is_less(CL_DEVICE_GLOBAL_MEM_SIZE) ? 1 : 0);
 }
 
 // A name that no object of the program's has or will have.
@@ -185,7 +194,7 @@ Plan make_plan(const Inventory& all, Executor& to, const std::string& wanted, co
     plan.matches.push_back({&device, there[next].platform, there[next].index, shares_host_memory(to, device.id())});
     plan.destination += (next == 0 ? "" : ", ") + there[next].name;
     for (auto& reason : lacking(device, to, device.id())) plan.reasons.push_back(std::move(reason));
-    if (has_smaller_buffers(device, to)) ++plan.for_want_of_room;
+    plan.for_want_of_room += count_want_of_room(device, to);
   }
   // Devices that nothing was made on come along, so that the session needs nothing any more where it was.
   for (const auto& device : all.idle_devices) {

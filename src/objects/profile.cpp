@@ -36,6 +36,7 @@ struct Fact {
 constexpr Fact kFacts[] = {
     GRUS_FACT(CL_DEVICE_ADDRESS_BITS, same, cl_uint, 1),
     GRUS_FACT(CL_DEVICE_ENDIAN_LITTLE, same, cl_bool, 1),
+    GRUS_FACT(CL_DEVICE_GLOBAL_MEM_SIZE, at_least, cl_ulong, 1),
     GRUS_FACT(CL_DEVICE_MAX_MEM_ALLOC_SIZE, at_least, cl_ulong, 1),
     GRUS_FACT(CL_DEVICE_LOCAL_MEM_SIZE, at_least, cl_ulong, 1),
     GRUS_FACT(CL_DEVICE_MAX_WORK_GROUP_SIZE, at_least, std::size_t, 1),

@@ -28,6 +28,8 @@ class Profile {
   Profile in_common_with(const Profile& other) const;
   // What a device lacks that has the facts of `there`, each in words.
   std::vector<std::string> missing(const Profile& there) const;
+  // Whether it has this fact; a file may leave some out.
+  bool tells(cl_device_info query) const { return values_.contains(query); }
   // What the program is to be told instead of a device's own answer.
   Result<Bytes> instead_of(cl_device_info query, Result<Bytes> answer) const;
   Result<Bytes> formats_instead_of(cl_mem_flags flags, cl_mem_object_type type, Result<Bytes> answer) const;

@@ -90,7 +90,26 @@ class ProfileTest(TestCase):
         profile.write_text("\n".join(two) + "\n")
         subject = self.subject("formats", options=["--profile", profile])
         self.move(subject, to=self.server().address)
-        self.assertEqual(subject.end(), {"formats": 2, "version": "OpenCL C 1.1"})
+        told = subject.end()
+        self.assertEqual((told["formats"], told["version"]), (2, "OpenCL C 1.1"))
+
+    def test_size_of_memory_in_a_profile(self):
+        """The least that a device has, which every destination must have. Without a profile, what is in use must fit."""
+        small = self.server(POCL_MEMORY_LIMIT="1")
+        both = self.profile("local", small.address)
+        subject = self.subject("formats", options=["--profile", both])
+        self.move(subject, to=small.address)
+        self.assertEqual(subject.end()["memory"], 1 << 30)
+        name = "CL_DEVICE_GLOBAL_MEM_SIZE"
+        lines = both.read_text().splitlines()
+        both.write_text("\n".join(f"{name} {2 << 30}" if line.startswith(name) else line for line in lines) + "\n")
+        subject = self.subject("formats", options=["--profile", both])
+        self.assertRegex(self.refused(subject, to=small.address), f"{name}: the program was told {2 << 30}, there it is")
+        self.assertEqual(subject.end()["memory"], 2 << 30)
+        both.write_text("\n".join(line for line in lines if not line.startswith(name)) + "\n")  # as they were once
+        subject = self.subject("formats", options=["--profile", both])
+        self.move(subject, to=small.address)
+        self.assertEqual(subject.end()["memory"], 2 << 30)
 
     def test_image_formats_that_another_driver_lacks(self):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="grus-vendors-")))

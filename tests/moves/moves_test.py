@@ -120,7 +120,9 @@ class MovesTest(TestCase):
         self.assertIn("no device like", self.refused(subject, to="local", device="a device that isn't there"))
         self.assertIn("grus serve", self.refused(subject, to="unix:/nowhere/at/all"))
         small = self.server(POCL_MEMORY_LIMIT="1")
-        self.assertIn("CL_DEVICE_MAX_MEM_ALLOC_SIZE", self.refused(subject, to=small.address))
+        said = self.refused(subject, to=small.address)
+        self.assertIn("CL_DEVICE_MAX_MEM_ALLOC_SIZE", said)
+        self.assertNotIn("CL_DEVICE_GLOBAL_MEM_SIZE", said)  # what is in use would fit
         self.assertTrue(subject.ask("move", to="local", device="0:1", dry_run=True)["ok"])
         subject.end()
 

@@ -18,7 +18,7 @@
 //                another thread took the core from it
 //   backlog COUNT MS  so many kernels, each of about that long, are enqueued at once, and again for each line of input
 //   native       native kernels, if the device runs them
-//   formats      tells how many formats of images it may use, and how new its OpenCL C is
+//   formats      tells how many formats of images it may use, how new its OpenCL C is, and how much memory there is
 //   count        as told by lines of input: `add` enqueues 1 more for every word, `ask` asks, makes and releases this
 //                and that, `look` reads; prints what it read, or `done`
 //   flip         pages that are changed and changed back all the time

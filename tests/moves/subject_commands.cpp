@@ -287,12 +287,15 @@ void formats() {
   char version[256] = "";
   check(clGetDeviceInfo(subject.device, CL_DEVICE_OPENCL_C_VERSION, sizeof version, version, nullptr),
         "clGetDeviceInfo");
+  cl_ulong memory = 0;
+  check(clGetDeviceInfo(subject.device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory, nullptr), "clGetDeviceInfo");
   Rounds rounds;
   while (rounds.next()) {
     rounds.begin();
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
-  std::printf("{\"formats\": %u, \"version\": \"%.12s\"} right\n", count, version);
+  std::printf("{\"formats\": %u, \"version\": \"%.12s\", \"memory\": %llu} right\n", count, version,
+              static_cast<unsigned long long>(memory));
 }
 
 void count() {
