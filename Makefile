@@ -55,6 +55,7 @@ check-long: setup
 	tests/programs/run
 	$(MAKE) asan
 	$(MAKE) tsan
+	tests/programs/run --move --vendor pocl
 	.ci/lint
 
 check-vm:

@@ -397,14 +397,14 @@ class LongMovesTest(TestCase):
                                        text=True, timeout=SECONDS, check=False)
                 checksum = re.findall("checksum.*", still.stdout)
                 self.assertEqual(len(checksum), 1, still.stderr)
-                runs, moves = 0, 0
+                runs, moves, most = 0, 0, 0
                 while moves < 10:
                     moved = run_and_move(GRUS, command, places, ENVIRONMENT, timeout=SECONDS)
                     self.assertEqual(moved.status, 0, moved.errors)
                     self.assertEqual(moved.refused, [])
                     self.assertEqual(re.findall("checksum.*", moved.output), checksum)
-                    runs, moves = runs + 1, moves + len(moved.done)
-                print(f"{program.name}: {moves} moves in {runs} runs", file=sys.stderr)
+                    runs, moves, most = runs + 1, moves + len(moved.done), max(most, len(moved.done))
+                print(f"{program.name}: {moves} moves in {runs} runs, of which the longest had {most}", file=sys.stderr)
 
     def test_awkward_moved_a_thousand_times(self):
         places = self.places()

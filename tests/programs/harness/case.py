@@ -23,7 +23,7 @@ class Case:
     slow = {}  # vendors on which it is not tried, and why
     present_as_gpu = False
     timed = True  # its time says something
-    least_moves = 10  # with --move: it is run again until it has been moved so often
+    least_moves = 10  # with --move: in one run, or, if none is long enough, in several
     launches_repeat = True  # two native runs launch the same number of kernels
     tolerance = 0.0  # relative, for facts that are numbers
     cured = ()  # (call, code): fails natively where a driver doesn't do what the specification asks, and needn't here

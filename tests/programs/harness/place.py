@@ -66,7 +66,7 @@ class Output:
 
 class Place:
     def __init__(self, case, mode, vendor, icd_file, folder, tools, timing=False, fast=False, native=None, through=None,
-                 move=False):
+                 move=False, pause=(0.0, 0.0)):
         self.mode, self.vendor, self.icd_file, self.folder, self.tools = mode, vendor, icd_file, folder, tools
         self.present_as_gpu, self.timing, self.fast = case.present_as_gpu, timing, fast
         self.native = native  # where the same case ran natively, for cases that hand something over
@@ -76,7 +76,7 @@ class Place:
         self._runs = 0
         self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
         self.moving = move  # cases may then take longer, to be moved often
-        self._move = move and mode == "grus"
+        self._move, self._pause = move and mode == "grus", pause  # between moves
         self.moves = []  # what each said
         for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
             (folder / name).mkdir(parents=True)
@@ -139,7 +139,8 @@ class Place:
             return contextlib.nullcontext()
         if not self._server:
             self._server = Server(self.tools.grus[0], "unix", self.icd_file, environment | {"LAYER_CALLS_FILE": "", "OPENCL_LAYERS": ""}).__enter__()
-        return Mover(environment, [{"to": self._server.address}, {"to": "local"}, {"to": "local"}], self.moves)
+        return Mover(environment, [{"to": self._server.address}, {"to": "local"}, {"to": "local"}], self.moves,
+                     self._pause)
 
     def _devices(self) -> list:
         if not self._through:

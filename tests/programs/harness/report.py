@@ -26,7 +26,7 @@ def name_width(cases) -> int:
 
 def verdict_table(cases) -> Table:
     titles = ("program", "vendor", "native", "grus", "native s", "grus s", "moves", "result")
-    return Table(titles, (name_width(cases), 8, 6, 7, -8, -8, -5, 1))
+    return Table(titles, (name_width(cases), 8, 6, 7, -8, -8, -8, 1))
 
 
 def print_verdict(table, verdict) -> None:
@@ -37,7 +37,7 @@ def print_verdict(table, verdict) -> None:
     if sys.stdout.isatty():
         result = {"passed": "\033[32m", "failed": "\033[31m", "skipped": "\033[33m"}[result] + result + "\033[0m"
     table.line((verdict.program, verdict.vendor, verdict.native, verdict.grus, seconds(verdict.native_s),
-                seconds(verdict.grus_s), verdict.moves or "-", result + (f": {verdict.why}" if verdict.why else "")))
+                seconds(verdict.grus_s), "+".join(map(str, verdict.moves)) or "-", result + (f": {verdict.why}" if verdict.why else "")))
     for detail in verdict.details[:MOST_DETAILS]:
         print(f"    {detail}", flush=True)
     if len(verdict.details) > MOST_DETAILS:
