@@ -47,10 +47,10 @@ class DeviceEvents {
   channel::Descriptor socket_;
 };
 
-void wait_until(const std::function<bool()>& is_so, Clock::time_point until, const std::string& what) {
+void wait_until(const std::function<bool()>& is_so, Clock::time_point until, const std::function<std::string()>& why) {
   DeviceEvents events;  // before the first look, so that nothing is missed
   while (!is_so()) {
-    if (Clock::now() > until) throw Failed{what};
+    if (Clock::now() > until) throw Failed{why()};
     events.wait();
   }
 }
@@ -113,7 +113,7 @@ std::vector<std::string> users_of_card(const AgentSettings& settings) {
 
 void wait_for_card(const AgentSettings& settings, Clock::time_point until) {
   wait_until([&] { return has_card(settings); }, until,
-             fmt::format("the card ({}) didn't come", fmt::join(settings.devices, ", ")));
+             [&] { return fmt::format("the card ({}) didn't come", fmt::join(settings.devices, ", ")); });
 }
 
 bool is_usable(const AgentSettings& settings) {
@@ -124,7 +124,8 @@ void wait_for_probe(const AgentSettings& settings, Clock::time_point until) {
   if (settings.probe.empty()) return;
   Ran last;
   const auto works = [&] { return (last = run_in_shell(settings.probe)).status == 0; };
-  wait_until(works, until, fmt::format("the card can't be used: `{}` fails: {}", settings.probe, last.said));
+  wait_until(works, until,
+             [&] { return fmt::format("the card can't be used: `{}` fails: {}", settings.probe, last.said); });
 }
 
 void run_command(const std::string& command) {

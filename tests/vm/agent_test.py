@@ -128,6 +128,10 @@ class AgentTest(TestCase):
         self.assertFalse(agent.ask("hello")["has_card"])
         self.assertRegex(agent.ask("load", patience=1)["error"], r"the card \(ffff:ffff\) didn't come")
 
+    def test_a_driver_that_doesnt_come(self):
+        agent = self.agent("/nowhere", 'probe = "echo no such module; false"\n')
+        self.assertRegex(agent.ask("load", patience=1)["error"], "the card can't be used: `.*` fails: no such module")
+
     def test_nonsense(self):
         agent = self.agent("/nowhere")
         for nonsense in (b"\n", b"half a li", b"ne\n", b"[1]\n", b"{}\n", b'{"id": "x", "command": 7}\n', b"\xff\xfe\n"):
