@@ -62,9 +62,10 @@ class Request {
     return to;
   }
 
-  // What was answered when they left.
+  // What was answered when they left; null if nobody knows.
   json left() const {
-    json sessions = request_.value("left", json::array());
+    if (!request_.contains("left")) return {};
+    json sessions = request_["left"];
     const bool makes_sense = std::all_of(sessions.begin(), sessions.end(),
                                          [](const json& one) { return one.is_object() && one.contains("pid"); });
     if (!sessions.is_array() || !makes_sense) throw Failed{"it must be told who left, in a list"};
@@ -90,8 +91,7 @@ class Request {
   json unload() {
     const auto users = users_of_card(settings_);
     if (!users.empty())
-      throw Failed{
-          fmt::format("the card is in use by {}, not through Grus: end what can't be moved", fmt::join(users, ", "))};
+      throw Failed{fmt::format("the card is still in use by {}: end what can't be moved", fmt::join(users, ", "))};
     for (const std::string& command : settings_.unload) timeline_.step(command, [&] { run_command(command); });
     return json::object();
   }

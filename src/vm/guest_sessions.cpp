@@ -136,8 +136,12 @@ json leave_for(const std::string& address) {
 }
 
 json return_from(const std::string& address, const json& left) {
+  const auto came = [&](const json& session) {  // and wasn't there before
+    return session.value("at", "") == address &&
+           (left.is_null() || outcome_of(left, session).value("from", address) != address);
+  };
   return ask_all(
-      sessions_where([&](const json& session) { return session.value("at", "") == address; }),
+      sessions_where(came),
       [&](const json& session) {
         const json outcome = outcome_of(left, session);
         return json{{"command", "move"}, {"to", outcome.value("from", "local")}};
@@ -158,7 +162,7 @@ json suspend_all() {
 
 json resume_all(const json& left, const std::string& where) {
   const auto was_suspended = [&](const json& session) {
-    return session.value("at", "") == "suspended" && (left.empty() || outcome_of(left, session).value("ok", false));
+    return session.value("at", "") == "suspended" && (left.is_null() || outcome_of(left, session).value("ok", false));
   };
   return ask_all(
       sessions_where(was_suspended),

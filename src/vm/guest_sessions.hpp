@@ -17,11 +17,11 @@ json describe_sessions();
 // All that are on the machine's card, or on the host's device, go there, or none: those that have gone come back if
 // another can't. Programs that are started meanwhile follow.
 json leave_for(const std::string& address);
-// All that are at that server go to where they were when they left, or to the machine's own device; one that can't
-// stays.
+// Those that left for that server go to where they were. If nobody knows who did (null), all that are there go to the
+// machine's own device. One that can't stays.
 json return_from(const std::string& address, const json& left);
 json suspend_all();
-// Those that left, or all if nobody knows; where they were, unless told.
+// Those that left, or all if nobody knows (null); where they were, unless told.
 json resume_all(const json& left, const std::string& where);
 
 bool all_ok(const json& outcomes);

@@ -82,6 +82,32 @@ class AgentTest(TestCase):
         for subject in (one, two):
             subject.end()
 
+    def test_only_those_that_left_return(self):
+        """Also if the agent was ended when they left, so that all that is known is where they were before."""
+        server = self.server()
+        one = self.subject("busy", 2, 1, 1)
+        runtime = one.environment["XDG_RUNTIME_DIR"]
+        resident = self.subject("busy", 2, 1, 1, environment={"XDG_RUNTIME_DIR": runtime})
+        self.move(resident, to=server.address)
+        agent = self.agent(runtime)
+        before = [{"pid": each["pid"], "from": each["at"], "ok": True} for each in agent.ask("hello")["programs"]]
+        for left in (before, None):
+            if left:
+                self.move(one, to=server.address)
+            else:
+                left = agent.ask("move", address=server.address)["sessions"]
+            answer = agent.ask("return", address=server.address, left=left)
+            self.assertEqual([each["pid"] for each in answer["sessions"]], [one.process.pid], answer)
+            self.assertEqual(self.where(one, resident), ["local", server.address])
+        self.assertTrue(agent.ask("return", address=server.address, left=[])["ok"])
+        self.assertEqual(self.where(resident), [server.address])
+        resident.ask("suspend")
+        self.assertEqual(agent.ask("resume", left=[])["sessions"], [])
+        self.assertEqual(self.where(resident), ["suspended"])
+        self.assertTrue(agent.ask("resume")["ok"])  # nobody knows: all
+        for subject in (one, resident):
+            subject.end()
+
     def test_all_stay_if_one_cant_go(self):
         server = self.server()
         one = self.subject("busy", 2, 1, 1)
