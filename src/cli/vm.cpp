@@ -135,6 +135,11 @@ int report(const Options& options, const json& outcome, const std::string& done)
                  size_text(migration.value("ram_bytes", std::uint64_t{0})));
     }
   }
+  for (const json& session : outcome.value("sessions", json::array())) {
+    for (const json& why : session.value("stays_loaded", json::array()))
+      fmt::print(stderr, "grus: {}[{}]: {}\n", session.value("program", ""), session.value("pid", 0),
+                 why.get<std::string>());
+  }
   for (const json& program : outcome.value("ended", json::array()))
     fmt::print(stderr, "grus: {} ended meanwhile, by itself or because the proxy was lost\n",
                program.get<std::string>());

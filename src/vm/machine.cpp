@@ -97,13 +97,17 @@ Machine read_machine(const std::string& file, const std::string& name, const tom
 }
 
 // A guest may say anything. What is shown mustn't steer a terminal, and what is used must be of its kind.
-std::string text_in(const json& told, const char* key) {
-  const auto found = told.find(key);
-  if (found == told.end() || !found->is_string()) return {};
-  auto text = found->get<std::string>();
+std::string text_of(const json& told) {
+  if (!told.is_string()) return {};
+  auto text = told.get<std::string>();
   std::replace_if(
       text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
   return text;
+}
+
+std::string text_in(const json& told, const char* key) {
+  const auto found = told.find(key);
+  return found == told.end() ? "" : text_of(*found);
 }
 
 double number_in(const json& told, const char* key) {
@@ -116,12 +120,13 @@ json list_in(const json& told, const char* key, const std::function<json(const j
   const auto found = told.find(key);
   if (found == told.end() || !found->is_array()) return list;
   for (const json& one : *found) {
-    if (one.is_object()) list.push_back(one_of(one));
+    if (json value = one_of(one); !value.is_null()) list.push_back(std::move(value));
   }
   return list;
 }
 
 json session_in(const json& told) {
+  if (!told.is_object()) return {};
   return {{"pid", static_cast<std::int64_t>(number_in(told, "pid"))},
           {"program", text_in(told, "program")},
           {"at", text_in(told, "at")},
@@ -129,10 +134,12 @@ json session_in(const json& told) {
           {"ok", told.contains("ok") && told["ok"] == true},
           {"error", text_in(told, "error")},
           {"no_room", told.contains("no_room") && told["no_room"] == true},
-          {"stop_seconds", number_in(told, "stop_seconds")}};
+          {"stop_seconds", number_in(told, "stop_seconds")},
+          {"stays_loaded", list_in(told, "stays_loaded", text_of)}};
 }
 
 json step_in(const json& told) {
+  if (!told.is_object()) return {};
   const std::string side = text_in(told, "side");
   return {{"side", side.empty() ? "guest" : side},
           {"step", text_in(told, "step")},

@@ -34,12 +34,14 @@ class End {
                                      : ask("programs are suspended", "suspend", kForSessions);
   }
   json come_back(const json& left) {
-    return order_.kind == Kind::live ? ask("programs return", "return", kForSessions, left)
-                                     : ask("programs are resumed", "resume", kForSessions, left);
+    return order_.kind == Kind::live ? insist("programs return", "return", kForSessions, left)
+                                     : insist("programs are resumed", "resume", kForSessions, left);
   }
-  void resume_at_proxy(const json& left) { ask("programs are resumed at the proxy", "resume_at", kForSessions, left); }
+  void resume_at_proxy(const json& left) {
+    insist("programs are resumed at the proxy", "resume_at", kForSessions, left);
+  }
   void unload() { ask("the guest unloads the driver", "unload", kForCommands); }
-  void load() { ask("the guest loads the driver", "load", kForCommands); }
+  void load() { insist("the guest loads the driver", "load", kForCommands); }
 
   bool has_gpu() { return hypervisor_->has_gpu(); }
   void detach() {
@@ -50,10 +52,20 @@ class End {
   }
 
  private:
-  json ask(const char* step, const char* command, std::chrono::seconds limit, const json& left = json::array()) {
-    return timeline_.step(step, [&] {
-      return agent().ask(timeline_, {{"command", command}, {"address", order_.proxy}, {"left", left}}, limit);
-    });
+  // `left` is who is meant; null: nobody knows, so all.
+  json ask(const char* step, const char* command, std::chrono::seconds limit, const json& left = {}) {
+    json request = {{"command", command}, {"address", order_.proxy}};
+    if (!left.is_null()) request["left"] = left;
+    return timeline_.step(step, [&] { return agent().ask(timeline_, request, limit); });
+  }
+  // For what can be repeated: if the agent is ended meanwhile, the next one goes on.
+  json insist(const char* step, const char* command, std::chrono::seconds limit, const json& left = {}) {
+    try {
+      return ask(step, command, limit, left);
+    } catch (const Gone&) {
+      timeline_.step("greet the agent", [&] { return greet(); });
+      return ask(step, command, limit, left);
+    }
   }
   // Of a guest that comes it is known only then.
   Agent& agent() {
@@ -70,8 +82,9 @@ class End {
 
 // Where the programs are in the end, in words and for scripts.
 struct Settled {
-  std::string gpu;  // "card", "proxy" or "none"
+  std::string gpu;  // "card", "host" for a machine that has none, "proxy" or "none"
   std::string text;
+  bool all_are_back = false;
 };
 
 class Migration {
@@ -211,7 +224,7 @@ class Migration {
     try {
       return to.hypervisor().status() == "running" || has_gone_;
     } catch (const std::exception&) {
-      return false;
+      return has_gone_;
     }
   }
 
@@ -235,7 +248,7 @@ class Migration {
 
   void arrive(End& end) {
     const Settled settled = settle(end);
-    if (settled.gpu != "card") throw Failed{settled.text};
+    if (!settled.all_are_back) throw Failed{settled.text};
   }
 
   // Card, driver and programs; what can't be had of it is in the text.
@@ -245,43 +258,52 @@ class Migration {
     return settled;
   }
   Settled try_to_settle(End& end) {
+    const bool is_given_card = end.machine().is_given_card();
+    const char* const its_gpu = is_given_card ? "its card" : "the host's GPU";
     const std::string runs = fmt::format("the guest runs at {}", end.machine().name);
     try {
       end.attach();
       timeline_.step("greet the agent", [&] { return end.greet(); });
       if (end.has_gpu()) end.load();
     } catch (const std::exception& error) {
-      return without_card(end, fmt::format("{}, without its card: {}", runs, error.what()));
+      return without_gpu(end, fmt::format("{}, without {}: {}", runs, its_gpu, error.what()));
     }
+    const std::string gpu = is_given_card ? "card" : "host";
     try {
       answer_["returned"] = end.come_back(left())["sessions"];
-      note_ended();
+      note_ended(end.greet()["programs"]);
     } catch (const std::exception& error) {
-      return {"card", fmt::format("{}, with its card, but not all programs came back: {}", runs, error.what())};
+      return {gpu, fmt::format("{}, with {}, but not all programs came back: {}. {}", runs, its_gpu, error.what(),
+                               how_to_return(end.machine(), order_.kind))};
     }
-    return {"card", fmt::format("{}, with its card and its programs on it", runs)};
+    return {gpu, fmt::format("{}, with {} and its programs on it", runs, its_gpu), true};
   }
-  json left() const { return answer_.value("sessions", json::array()); }
+  static std::string how_to_return(const Machine& machine, Kind kind) {
+    const bool is_live = kind == Kind::live;
+    if (!machine.is_given_card())
+      return fmt::format("`grus {}` in the guest brings them back", is_live ? "move" : "resume");
+    return fmt::format("`grus vm attach-gpu {}{}` brings them back", machine.name, is_live ? "" : " --stop-and-copy");
+  }
+  json left() const { return answer_.contains("sessions") ? answer_["sessions"] : json{}; }
   // By themselves, or because the proxy was lost: who left and is nowhere to be found.
-  void note_ended() {
+  void note_ended(const json& programs) {
     json ended = json::array();
     for (const json& one : left()) {
-      const json& back = answer_["returned"];
-      const bool is_back =
-          std::any_of(back.begin(), back.end(), [&](const json& other) { return other["pid"] == one["pid"]; });
-      if (!is_back) ended.push_back(fmt::format("{}[{}]", one.value("program", ""), one.value("pid", 0)));
+      const bool is_there =
+          std::any_of(programs.begin(), programs.end(), [&](const json& other) { return other["pid"] == one["pid"]; });
+      if (!is_there) ended.push_back(fmt::format("{}[{}]", one.value("program", ""), one.value("pid", 0)));
     }
     if (!ended.empty()) answer_["ended"] = std::move(ended);
   }
-  Settled without_card(End& end, const std::string& why) {
+  Settled without_gpu(End& end, const std::string& why) {
     if (order_.proxy.empty()) return {"none", fmt::format("{}; its programs are suspended", why)};
     try {
       if (order_.kind == Kind::stop_and_copy) end.resume_at_proxy(left());
     } catch (const std::exception& error) {
       return {"none", fmt::format("{}; its programs are suspended: {}", why, error.what())};
     }
-    return {"proxy", fmt::format("{}; its programs go on at {}. `grus vm attach-gpu {}` brings them back", why,
-                                 order_.proxy, end.machine().name)};
+    return {"proxy", fmt::format("{}; its programs go on at {}. {}", why, order_.proxy,
+                                 how_to_return(end.machine(), Kind::live))};
   }
 
   const Machine& source_;
