@@ -2,6 +2,7 @@
 
 #include <CLI/StringTools.hpp>
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "base/log.hpp"
@@ -57,7 +58,10 @@ std::vector<json> sessions_meant(const std::string& session) {
   return sessions;
 }
 
-bool is_address(const std::string& where) { return where.starts_with("unix:") || where.starts_with("tcp:"); }
+bool is_address(const std::string& where) {
+  constexpr std::array kKinds{"unix:", "tcp:", "vsock:", "virtio-serial:", "ivshmem:"};
+  return std::any_of(kKinds.begin(), kKinds.end(), [&](const char* kind) { return where.starts_with(kind); });
+}
 
 std::string absolute(const std::string& address) {
   return address.starts_with("unix:") ? "unix:" + std::filesystem::weakly_canonical(address.substr(5)).string()

@@ -109,6 +109,12 @@ class RelayTest(Faults):
             self.expect_right(program)
         self.expect_nothing_left(self.server)
 
+    def test_a_program_that_is_moved_there(self):
+        program = self.run_program(self.server, "--until-told").wait_until_ready()
+        subprocess.run([GRUS, "move", str(program.pid), "--to", self.guest.address], check=True, capture_output=True)
+        self.assertGreater(self.guest.port.passed["guest"], 0)
+        self.expect_right(program)
+
     def test_a_program_that_is_killed(self):
         program = self.run_program(self.guest, "--for", 60).wait_until_ready()
         with self.bystander(self.guest):
