@@ -81,7 +81,9 @@ class IvshmemTest(AreaTest):
         guest = AreaGuest(self, server)
         self.expect_it_works(guest)
         self.expect_it_works(guest, "--both-ways")
-        self.expect_it_works(guest, "--map", 128 * MIB)
+        self.assertLess(sum(guest.port.passed.values()), MIB)
+        guest = AreaGuest(self, server, slices=1)
+        self.expect_it_works(guest, "--map", 4 * 64 * MIB)
         self.assertLess(sum(guest.port.passed.values()), MIB)
 
     def test_more_mapped_than_the_area_holds(self):
@@ -106,6 +108,12 @@ class IvshmemTest(AreaTest):
         self.expect_it_works(guest)
         frames = {name: (guest.port.passed[name] - before[name]) // 25 for name in before}  # of one byte
         self.assertLess(max(frames.values()), 100, frames)
+
+    def test_who_waits_sleeps(self):
+        """A client in clFinish behind a kernel of some seconds leaves its core to others."""
+        status, said = self.run_program(self.guest(), "--wait", 2).end()
+        self.assertEqual(status, 0, said)
+        self.assertLess(float(said.split()[-1]), 0.05)
 
     def test_programs_take_turns_with_a_slice(self):
         guest = self.guest(slices=1)

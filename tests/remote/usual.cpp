@@ -9,6 +9,7 @@
 // --allocate BYTES: a buffer of that size, filled and read back.
 // --map BYTES: so much in buffers of 8 MiB that are all mapped at once, filled, worked on, mapped again and checked.
 // --keep-mapped: a buffer that is mapped and written to before and after a line has come on standard input.
+// --wait SECONDS: for a kernel that takes at least so long; prints which part of that time it used a core.
 // --come-and-go: many buffers, each released before anything uses it, and one that stays until the input ends; the last
 // of many is used, and must be as good as any.
 #include <poll.h>
@@ -19,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -31,6 +33,11 @@ kernel void add(global int* to, global const int* from, int value, int prints) {
   const int item = get_global_id(0);
   to[item] = from[item] + value;
   if (prints) printf("item %d says hello\n", item);
+}
+kernel void turn(global uint* word, ulong rounds) {
+  uint value = *word;
+  for (ulong round = 0; round < rounds; ++round) value = value * 1664525u + 1013904223u;
+  *word = value;
 }
 )CLC";
 constexpr int kBuffers = 10;
@@ -257,6 +264,28 @@ void keep_mapped() {
   if (read != std::vector<char>(kSize, 2)) std::exit(3);
 }
 
+void wait(std::chrono::duration<double> wanted) {
+  const auto [context, queue] = open_device();
+  cl_int code = CL_SUCCESS;
+  cl_kernel kernel = clCreateKernel(build(context), "turn", &code);
+  check(code, "kernel");
+  cl_mem word = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof(cl_uint), nullptr, &code);
+  check(code, "buffer");
+  check(clSetKernelArg(kernel, 0, sizeof word, &word), "argument");
+  for (cl_ulong rounds = cl_ulong{1} << 20;; rounds *= 2) {
+    check(clSetKernelArg(kernel, 1, sizeof rounds, &rounds), "argument");
+    const auto start = Clock::now();
+    const std::clock_t used = std::clock();  // by all of its threads
+    const size_t one = 1;
+    check(clEnqueueNDRangeKernel(queue, kernel, 1, nullptr, &one, nullptr, 0, nullptr, nullptr), "launch");
+    check(clFinish(queue), "finish");
+    const std::chrono::duration<double> passed = Clock::now() - start;
+    if (passed < wanted) continue;
+    std::printf("%.4f\n", static_cast<double>(std::clock() - used) / CLOCKS_PER_SEC / passed.count());
+    return;
+  }
+}
+
 void come_and_go() {
   const auto [context, queue] = open_device();
   cl_int code = CL_SUCCESS;
@@ -311,6 +340,10 @@ int main(int argc, char** argv) {
   }
   if (has("--keep-mapped")) {
     keep_mapped();
+    return 0;
+  }
+  if (has("--wait")) {
+    wait(std::chrono::duration<double>{std::stod(argv[2])});
     return 0;
   }
   if (has("--come-and-go")) {
