@@ -21,7 +21,7 @@ help:
 	@echo 'make demo        run a real program natively and through Grus, compare, and move a simulation while it runs'
 	@echo 'make check       everything that must hold, in a quarter of an hour'
 	@echo 'make check-long  the same with all programs, long tests and sanitizers'
-	@echo 'make check-vm    virtual machines that are moved while their programs run, in five minutes (as root)'
+	@echo 'make check-vm    virtual machines that are moved while their programs run, in ten minutes (as root)'
 	@echo 'make test        only the fast tests'
 	@echo 'make asan tsan   tests under the sanitizers: address and undefined, thread (LABELS=fast for fewer)'
 	@echo 'make fuzz        look for input that breaks something, MINUTES=10 for each target'
@@ -63,6 +63,7 @@ check-vm:
 	$(MAKE) all
 	tests/vm/guest/build build/vm
 	tests/vm/vm_test.py
+	tests/vm/failures_test.py
 	tests/vm/libvirt_test.py
 
 test: all

@@ -167,6 +167,41 @@ class Tap:
             one.close()
 
 
+def work():
+    """What the machine's cores have done so far, in ticks: for this process and all that it started, and for everybody."""
+    user, nice, system, _, _, *interrupts = map(int, pathlib.Path("/proc/stat").read_text().split()[1:8])
+    rows = {}
+    for file in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            fields = file.read_text().rsplit(")", 1)[1].split()
+            rows[int(file.parent.name)] = (int(fields[1]), sum(int(part) for part in fields[11:15]))
+    own, parents = 0, {os.getpid()}
+    while parents:
+        own += sum(rows[pid][1] for pid in parents if pid in rows)
+        parents = {pid for pid, (parent, _) in rows.items() if parent in parents}
+    return own, user + nice + system + sum(interrupts)
+
+
+class Others:
+    """Which part of the machine's cores they leave to this process and all that it started."""
+
+    def __init__(self):
+        self._seen = []
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self):
+        while True:
+            own, everybodys = work()
+            self._seen.append((time.time(), everybodys - own))
+            time.sleep(1)
+
+    def leave(self, start, end):
+        before = max((one for one in self._seen if one[0] <= start), default=self._seen[0])
+        after = min((one for one in self._seen if one[0] >= end), default=self._seen[-1])
+        ticks = (after[0] - before[0]) * os.cpu_count() * os.sysconf("SC_CLK_TCK")
+        return min(1.0, max(0.05, 1 - (after[1] - before[1]) / ticks)) if ticks else 1.0
+
+
 def enter_network():
     """Starts the program again, in a network namespace of its own, with a bridge for guests."""
     if "GRUS_VM_NAMESPACE" not in os.environ:
@@ -195,7 +230,7 @@ def archive(folder, file):
         subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder, input=names, stdout=output, check=True)
 
 
-def make_start(file, keys=None, programs=()):
+def make_start(file, keys=None, programs=(), agent=AGENT_TOML):
     """What the guest's kernel starts with: a shell, and Grus as it is built now, with the test's program and more."""
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -208,7 +243,7 @@ def make_start(file, keys=None, programs=()):
         shutil.copy(BUILD / "lib/libgrus.so", root / "opt/grus/lib")
         run("strip", "--strip-debug", root / "opt/grus/lib/libgrus.so")
         (root / "opt/grus/lib/grus-vendors/grus.icd").write_text("/opt/grus/lib/libgrus.so\n")
-        (root / "etc/grus/agent.toml").write_text(AGENT_TOML)
+        (root / "etc/grus/agent.toml").write_text(agent)
         if keys:
             shutil.copytree(keys, root / "etc/grus/keys")
         if (CACHE / "pocl.tar").exists():
@@ -223,12 +258,12 @@ class Guest:
     """A QEMU with the test guest in it, or waiting for it to come."""
 
     def __init__(self, folder, name, start, *, tap=None, waits=False, disk=None, accel=None, append="", number=2,
-                 area=None):
+                 area=None, has_card=True):
         """`area` is what else its shared-memory device is told; None: it has none."""
         self.name, self.folder = name, pathlib.Path(folder) / name
         self.folder.mkdir()
         self._shell = self._monitor = None
-        self.card = {"driver": "virtio-rng-pci", "id": "gpu", "bus": "place0"}
+        self.card = {"driver": "virtio-rng-pci", "id": "gpu", "bus": "place0"} if has_card else {}
         self.incoming = f"unix:{self.folder}/incoming.sock"
         accel = accel or acceleration()
         command = [
@@ -262,7 +297,7 @@ class Guest:
             command += ["-drive", f"file={disk},format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk"]
         if waits:
             command += ["-incoming", self.incoming]
-        else:
+        elif has_card:
             command += ["-device", "virtio-rng-pci,id=gpu,bus=place0"]
         with open(self.folder / "qemu.log", "w", encoding="utf-8") as log:
             self.qemu = subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=log,
@@ -292,7 +327,7 @@ class Guest:
                    **more}
         card = ", ".join(f"{key} = {json.dumps(value)}" for key, value in self.card.items())
         text = "".join(f"{key} = {json.dumps(value)}\n" for key, value in entries.items())
-        return f"[{self.name}]\n{text}gpu = {{ {card} }}\n"
+        return f"[{self.name}]\n{text}" + (f"gpu = {{ {card} }}\n" if card else "")
 
     def close(self):
         for one in (self._shell, self._monitor):
