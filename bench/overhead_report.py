@@ -25,6 +25,9 @@ SERVED = {
 }
 # A device with memory of its own is reached through the bulk area, which its driver knows.
 SERVED_GPU = {"write_bulk": (">=", 2.0), "read_bulk": (">=", 2.0)}
+# And that must not cost much against Grus in the program's own process.
+BESIDE_GRUS = "unix against grus"
+BESIDE_GRUS_LIMIT = (">=", 0.8)
 ROUND_TRIP = "round_trip"
 UNLIMITED = ("native A", "native B", BareTcp.MODE)
 
@@ -60,6 +63,10 @@ def beside_native(mode, turns, trips):
     chance = random.Random(1)
     means = sorted(ratios.middle_mean(chance.choices(longer, k=len(longer))) for _ in range(ratios.RESAMPLES))
     return ratios.middle_mean(longer), means[int(0.025 * len(means))], means[int(0.975 * len(means)) - 1]
+
+
+def against_grus(turn):
+    return ratios.log_ratio(turn["unix"], turn["grus"])
 
 
 def against_itself(turn):
@@ -112,6 +119,11 @@ def rows_of(comparison, about):
             elif limit and limit[0] != "+":
                 row |= {"limit": f"{limit[0]} {limit[1]}", "verdict": verdict(limit, ratio)}
             rows.append(row)
+            if mode == "unix" and "grus" in turns[0] and name in SERVED_GPU and not comparison.device["cpu"]:
+                ratio = interval(rounds, against_grus)
+                rows.append(row | {"mode": BESIDE_GRUS, "ratio": ratio[0], "ratio_low": ratio[1], "ratio_high": ratio[2],
+                                   "limit": f"{BESIDE_GRUS_LIMIT[0]} {BESIDE_GRUS_LIMIT[1]}",
+                                   "verdict": verdict(BESIDE_GRUS_LIMIT, ratio)})
     return rows
 
 
@@ -151,7 +163,7 @@ def lines_of(rows):
         for mode in other_modes(rows) or ["native B"]:
             row = by_mode.get(mode)
             shown = row or native
-            if not shown or (mode == BareTcp.MODE and not row):
+            if not shown or (mode in (BareTcp.MODE, BESIDE_GRUS) and not row):
                 continue
             lines.append([shown.get("what", name), shown["unit"], middle_and_tenth(native), mode, middle_and_tenth(row),
                           against_text(row), ratio_text(by_mode.get("native B")), shown.get("limit", ""), shown.get("verdict", ""),

@@ -33,7 +33,9 @@ against the CPU. A ratio is against native of the same round, from the first to 
 out what the program does on the host."""
 
 TENANTS = """Programs that use one device through one server at the same time, each a tenant. *shares* is what they got done,
-compared; all of it was right. Who waits for each of its kernels waits for one of the other's, and for a slice."""
+compared; all of it was right, and *known to* is by how much what they do alone differs from run to run. Who waits for each of its
+kernels waits for one of the other's, and for a slice; where the other's can be split, for a slice of 10 ms. A limit that noise may
+have kept or missed is *unclear*."""
 
 SESSIONS = """Programs that have used a device of one server and now wait, all at once. Memory that processes share is divided
 among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL."""
@@ -121,9 +123,12 @@ def plain(rows):
 
 
 def tenants(rows):
-    return TENANTS + "\n\n" + "\n".join(
-        f"- {row['name']}: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in row.items() if key != "name")
-        for row in rows)
+    """What was found, whatever it is, beside its limit. Speeds over time are too long for a table."""
+    apart = ("name", "limit", "verdict", "over_time")
+    lines = [[row["name"], "; ".join(f"{key.replace('_', ' ')} {value}" for key, value in row.items() if key not in apart),
+              row.get("limit", ""), row.get("verdict", "")] for row in rows]
+    over_time = [f"{row['name']}, in half seconds: {row['over_time']}" for row in rows if "over_time" in row]
+    return "\n\n".join([TENANTS, markdown(["what", "found", "limit", "verdict"], lines, left=3), *over_time])
 
 
 def explained(text):
