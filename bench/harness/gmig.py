@@ -1,5 +1,5 @@
 """What gMig's authors measured, measured of Grus: fingerprints and samples by themselves, what is in a stop of each workload,
-and stops over links of 5, 7.5 and 10 Gbit/s. Each row names its table."""
+what a stop gains by sending while it fingerprints, and stops over links of 5, 7.5 and 10 Gbit/s. Each row names its table."""
 
 import json
 import os
@@ -14,6 +14,7 @@ from serving import Server
 MOVING = common.ROOT / "tests" / "moves"  # of a checkout only
 LINKS = (5e9, 7.5e9, 10e9)  # bit/s
 RESIDENT, DIRTY = 256, 32  # MiB of the program that is moved over them
+OVERLAPPED = 64  # MiB, all of which changes all the time
 PAGE = 4096
 
 
@@ -130,6 +131,28 @@ def links(chosen, folder, grus):
     return rows
 
 
+def overlap(chosen, folder, grus, fingerprinted):
+    """Stops in which every page is fingerprinted and sent, at the same time and one after the other, and in which a sample says
+    that it has changed, so it is only sent. What fingerprints take by themselves is known."""
+    from moves import Program  # pylint: disable=import-outside-toplevel
+    environment = moving_environment(folder) | {"SUBJECT_PLATFORM": chosen.platform or "Portable"}
+    ways = {"overlapped": {"rounds": 1}, "in_turn": {"rounds": 1, "overlap": False}, "sent_only": {"rounds": 1, "overlap": False, "sample": 4}}
+    found = {way: [] for way in ways}
+    with (Server(grus, "unix", folder, environment) as server,
+          Program(grus, common.program("tests/move_subject"), OVERLAPPED, environment, rest=(OVERLAPPED,)) as program):
+        for _ in range(3 if chosen.quick else 9):
+            for way, order in ways.items():
+                found[way].append(in_stop(program.move(to=server.address, device=chosen.platform, fingerprint="xxh3", **order)))
+                program.move(to="local", device=chosen.platform, rounds=0)
+        program.end()
+    alone = max((row for row in fingerprinted if row.get("kind") == "xxh3" and row["table"] == "fingerprints"), key=lambda row: row["MiB"])
+    per_page = {way: statistics.median(1e9 * stop["seconds"] * PAGE / stop["read"] for stop in stops if stop["read"])
+                for way, stops in found.items()}
+    return [{"table": "overlap", "moves": len(found["overlapped"]), "pages": found["overlapped"][0]["read"] // PAGE,
+             **{f"{way}_ns": value for way, value in per_page.items()}, "fingerprinted_ns": alone["ns_per_page"],
+             "ideal_ns": max(alone["ns_per_page"], per_page["sent_only"])}]
+
+
 def moving_environment(folder):
     return {name: value for name, value in os.environ.items() if not name.startswith("GRUS_")} | {
         "GRUS_VENDORS": str(folder), "POCL_MEMORY_LIMIT": "4"}
@@ -144,4 +167,4 @@ def measure(chosen, folder, workloads):
         return device, rows
     if str(MOVING) not in sys.path:
         sys.path.append(str(MOVING))
-    return device, [*rows, *links(chosen, folder, grus), *classes(chosen, folder, workloads, grus)]
+    return device, [*rows, *overlap(chosen, folder, grus, rows), *links(chosen, folder, grus), *classes(chosen, folder, workloads, grus)]

@@ -160,7 +160,8 @@ def crane_rows(chosen, folder, name):
         run = subject.run(places, subject.seconds / (2 * len(places)))
     if len(run.moves) < 2:
         raise Broken(f"{name} ended before it was moved there and back")
-    return subject.native["device"], [{"objects": run.has["objects"], "MiB": run.has["memory_bytes"] / MIB, "moves": len(run.moves),
+    return subject.native["device"], [{"objects": run.has["objects"], "MiB": run.has["memory_bytes"] / MIB,
+                                       "image_MiB": run.has["image_bytes"] / MIB, "moves": len(run.moves),
                                        "there": medians(run.moves[::2]), "back": medians(run.moves[1::2])}]
 
 

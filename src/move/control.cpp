@@ -98,6 +98,7 @@ json describe() {
   json places = json::array();
   json objects;
   std::uint64_t bytes = 0;
+  std::uint64_t image_bytes = 0;
   std::uint64_t round_trips = 0;
   {
     const Gate::Closed closed{g_gate};  // a move changes what is asked for here with the gate closed, too
@@ -114,6 +115,7 @@ json describe() {
     objects = {{"context", all.contexts.size()}, {"queue", all.queues.size()},     {"memory", all.memories.size()},
                {"sampler", all.samplers.size()}, {"program", all.programs.size()}, {"kernel", all.kernels.size()}};
     bytes = all.bytes();
+    image_bytes = all.image_bytes();
     round_trips = round_trips_so_far();
   }
   const Whereabouts now = whereabouts();
@@ -126,6 +128,7 @@ json describe() {
           {"places", places},
           {"objects", objects},
           {"memory_bytes", bytes},
+          {"image_bytes", image_bytes},
           {"at", now.is_suspended ? "suspended" : now.to},
           {"immovable", immovable_reasons()}};
 }

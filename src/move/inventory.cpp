@@ -64,4 +64,10 @@ std::uint64_t Inventory::bytes() const {
   return sum;
 }
 
+std::uint64_t Inventory::image_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& memory : memories) sum += memory->parent || !memory->is_image() ? 0 : memory->size;
+  return sum;
+}
+
 }  // namespace grus::move

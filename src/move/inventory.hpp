@@ -21,6 +21,7 @@ struct Inventory {
   std::vector<Device*> root_devices() const;  // of all contexts
   std::size_t size() const;                   // how many objects
   std::uint64_t bytes() const;                // of memory objects that aren't views of others
+  std::uint64_t image_bytes() const;          // of these, of images
 };
 
 Device& root_of(Device& device);

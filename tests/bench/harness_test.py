@@ -85,7 +85,7 @@ class PapersTest(Harness):
         done = self.run_harness("--paper", "gmig", "--json", result)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         rows = [row for row in json.loads(result.read_text()) if "table" in row]
-        self.assertLessEqual({"fingerprints", "sampling", "links"}, {row["table"] for row in rows})
+        self.assertLessEqual({"fingerprints", "sampling", "links", "overlap"}, {row["table"] for row in rows})
         found = {row["kind"]: row for row in rows if row["table"] == "fingerprints"}
         self.assertEqual(found["xor256"]["found_swapped"], 0)
         self.assertEqual(found["xxh3"]["found_swapped"], found["xxh3"]["changed"])
@@ -106,6 +106,7 @@ class PapersTest(Harness):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         row, = json.loads(result.read_text())["rows"]
         self.assertGreater(row["objects"]["kernel"], 0)
+        self.assertGreater(row["MiB"], row["image_MiB"])
         for way in ("there", "back"):
             self.assertGreater(row[way]["running_MiB"] + row[way]["stopped_MiB"], 0)
             self.assertLessEqual(row[way]["stop_s"], row[way]["move_s"])
