@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """Tenants that come and go, and are killed, on a device that has a part of the memory they want: results are right, and
-nothing is left at the server. For GRUS_CROWD seconds, 600 if nothing is said."""
+nothing is left at the server. For GRUS_CROWD seconds, 600 if nothing is said. GRUS_CROWD_JSON names a file for how it went."""
 
 import collections
+import datetime
 import json
 import os
 import pathlib
+import platform
 import random
 import signal
 import subprocess
@@ -78,6 +80,15 @@ class CrowdTest(unittest.TestCase):
         if os.environ["GRUS_SANITIZE"]:
             self.skipTest("a sanitized libgrus.so can't be loaded into other programs")
 
+    def write(self, seconds, counts, states):
+        """As bench/results.py reads it."""
+        row = {"tenants": TENANTS, "seconds": seconds, **counts}
+        for name, (before, after) in states.items():
+            row |= {f"{name}_before": before, f"{name}_after": after}
+        about = {"device": os.environ.get("GRUS_VENDORS", "PoCL").rsplit("/", 1)[-1], "date": datetime.date.today().isoformat(),
+                 "host": f"{len(os.sched_getaffinity(0))} cores, {platform.system()} {platform.release()}", "command": "tests/remote/crowd_test.py"}
+        pathlib.Path(os.environ["GRUS_CROWD_JSON"]).write_text(json.dumps({"about": about, "rows": [row]}, indent=1) + "\n", encoding="utf-8")
+
     def test_nothing_is_left_of_many_who_come_and_go(self):
         own = os.environ | {"GRUS_MEMORY": "own"}
         seconds = float(os.environ.get("GRUS_CROWD", 600))
@@ -117,6 +128,8 @@ class CrowdTest(unittest.TestCase):
             files_after, memory_after = state()
             print(f"{dict(counts)}; descriptors {files} -> {files_after}, memory {memory / MIB:.1f} -> "
                   f"{memory_after / MIB:.1f} MiB", flush=True)
+            if "GRUS_CROWD_JSON" in os.environ:
+                self.write(seconds, counts, {"descriptors": (files, files_after), "server_MiB": (memory / MIB, memory_after / MIB)})
             self.assertEqual(files_after, files)
             self.assertLess(memory_after, memory + 4 * MIB)
             self.assertGreater(counts["done"], TENANTS)
