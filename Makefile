@@ -53,6 +53,9 @@ check-long: setup
 	$(MAKE) all
 	$(CTEST) --test-dir build -j$(JOBS)
 	tests/programs/run
+	tests/programs/run --vendor pocl --through unix
+	tests/programs/run --vendor pocl --through tcp
+	tests/programs/run --vendor pocl --move
 	$(MAKE) asan
 	$(MAKE) tsan
 	tests/programs/run --move --vendor pocl
