@@ -136,7 +136,8 @@ if [ $native_only = no ]; then
   done
   if wanted tests; then
     title "what sessions can see of others' memory"
-    GRUS_BUILD=$root/build GRUS_SOURCE=$root GRUS_SANITIZE='' timeout 300 python3 tests/remote/isolation_test.py
+    GRUS_BUILD=$root/build GRUS_SOURCE=$root GRUS_SANITIZE='' timeout 300 python3 bench/tested.py tests/remote/isolation_test.py \
+      --device "${platform:-$name}" --json "$out/isolation-$name.json"
     worst $?
   fi
 fi

@@ -201,6 +201,7 @@ SECTIONS = [
     ("Tenants", ["tenants*.json"], tenants, "bench/tenants.py --json bench/results/tenants-pocl.json"),
     ("Tenants who come, go and are killed", ["crowd*.json"], explained(CROWD),
      "GRUS_CROWD_JSON=$PWD/bench/results/crowd-pocl.json ctest --test-dir build -R crowd"),
+    ("What tenants see of each other's memory", ["isolation*.json"], plain, "bench/gpu.sh --only tests --out bench/results"),
     ("Moves", ["moves*.json"], plain, "bench/moves.py --json bench/results/moves-pocl.json"),
     ("Workloads, PoCL", ["workloads-pocl*.json"], workloads, "bench/run --platform Portable --vendors "
      "/etc/OpenCL/vendors/pocl.icd --json bench/results/workloads-pocl.json"),
