@@ -45,8 +45,8 @@ class Frames:
 
 
 @contextlib.contextmanager
-def opened(vendor, running):
-    """Two QEMUs, a guest in one of them; their file for `grus vm`; a proxy."""
+def opened(vendor, running, programs):
+    """A guest with those workloads, and a proxy; what starts another QEMU that waits for it; the file for `grus vm`."""
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm", prefix="grus-bench-")))
         guests.run(GRUS, "keys", folder / "keys", "--host", HOST)
@@ -54,15 +54,28 @@ def opened(vendor, running):
         serve = stack.enter_context(running(GRUS, "serve", "--listen", PROXY, "--keys", folder / "keys", "--shared-cache", "yes",
                                             "--vendors", vendor, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         serve.stdout.readline()
-        guests.make_start(folder / "start", folder / "keys", [BUILD / "bin/workloads/encoder"])
+        guests.make_start(folder / "start", folder / "keys", [BUILD / "bin/workloads" / name for name in programs])
         machines = []
-        for name, waits in (("a", False), ("b", True)):
-            machines.append(Guest(folder, name, folder / "start", tap=guests.make_tap(), waits=waits))
+
+        def another(waits=True):
+            machines.append(Guest(folder, "abcdefghijklmnop"[len(machines)], folder / "start", tap=guests.make_tap(), waits=waits))
             stack.callback(machines[-1].close)
             _ = machines[-1].shell  # what it says while nobody is connected is lost
-        (folder / "vms.toml").write_text("".join(one.table(proxy=PROXY) for one in machines))
-        machines[0].shell.wait_until_ready(120)
-        yield *machines, folder / "vms.toml"
+            (folder / "vms.toml").write_text("".join(one.table(proxy=PROXY) for one in machines))
+            return machines[-1]
+
+        another(waits=False).shell.wait_until_ready(120)
+        yield machines[0], another, folder / "vms.toml"
+
+
+def build_kernels(guest, program):
+    """In the guest, and at the proxy."""
+    for gpu in ("", f"--gpu {PROXY}"):
+        guest.shell.run(f"grus run {gpu} -- {program} --iterations 1 --no-verify", 600)
+
+
+def migrate(source, destination, file):
+    return json.loads(guests.run(GRUS, "vm", "migrate", source.name, "--to", destination.name, "--config", file, "--json"))
 
 
 def text_of(step, outcome):
@@ -87,16 +100,16 @@ def by_second(frames, outcome):
 def measure(options, vendor, running):
     guests.enter_network()
     encoder = f"encoder{' --quick' if options.quick else ''}"
-    with opened(vendor, running) as (a, b, file):
-        for gpu in ("", f"--gpu {PROXY}"):  # so that kernels are built
-            a.shell.run(f"grus run {gpu} -- {encoder} --iterations 1 --no-verify", 600)
+    with opened(vendor, running, ["encoder"]) as (a, another, file):
+        b = another()
+        build_kernels(a, encoder)
         frames = Frames()
         a.shell.run(f"(grus run -- {encoder} --tell --seconds {SECONDS} 2>&1; echo ended) | busybox tee /run/encoder.out | "
                     f"busybox nc {HOST} {frames.port} > /dev/null 2>&1 &")
         if not frames.first.wait(60):
             raise guests.Failed("no frame came")
         time.sleep(REQUEST_S)
-        outcome = json.loads(guests.run(GRUS, "vm", "migrate", "a", "--to", "b", "--config", file, "--json"))
+        outcome = migrate(a, b, file)
         until = frames.seen[0][0] + SECONDS
         if time.time() + AFTER_S > until:
             raise guests.Failed(f"the migration took too long for {SECONDS} s: {outcome}")

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 """What the harness of the workloads must notice: results that differ, runs that fail, modes that aren't there."""
 
+import contextlib
 import json
 import os
 import pathlib
 import shlex
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -72,6 +74,22 @@ class HarnessTest(Harness):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(b"<svg", (self.folder / "ratios.svg").read_bytes())
         self.assertTrue((self.folder / "ratios.png").read_bytes().startswith(b"\x89PNG"))
+
+    def test_a_workload_tells_of_its_kernels(self):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as told:
+            told.bind(("127.0.0.1", 0))
+            environment = os.environ | {"OCL_ICD_VENDORS": os.environ["GRUS_VENDORS"]}
+            subprocess.run([BUILD / "bin/workloads/lud", "--quick", "--iterations", "3", "--no-verify", "--beats",
+                            f"127.0.0.1:{told.getsockname()[1]}"], stdout=subprocess.DEVNULL, check=True, env=environment)
+            told.setblocking(False)  # all have come
+            counts = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    name, kernels, *_ = told.recv(500).decode().split()
+                    self.assertEqual(name, "lud")
+                    counts.append(int(kernels))
+        self.assertEqual(counts, sorted(counts))
+        self.assertAlmostEqual(counts[-1], 3 * (3 * 16 - 2), delta=16)  # a callback may come late
 
     def test_an_unknown_workload_is_an_error(self):
         done = self.run_harness("no-such")

@@ -10,9 +10,11 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(os.environ["GRUS_SOURCE"]) / "bench"))
 
+import in_guest  # noqa: E402
 import overhead_report  # noqa: E402
 import results  # noqa: E402
 import tenants  # noqa: E402
+from guest_moves import Turn, clock_gap  # noqa: E402
 
 
 class ServedTest(unittest.TestCase):
@@ -72,6 +74,32 @@ class TenantsTest(unittest.TestCase):
         shown = results.tenants([{"name": "two", "shares": "50 / 50", "limit": "50 ± 3", "verdict": "ok"}, {"name": "apart", "left_out": "why"}])
         self.assertRegex(shown, r"\| two +\| shares 50 / 50 +\| 50 ± 3 +\| +ok \|")
         self.assertRegex(shown, r"\| apart +\| left out why")
+
+
+class GuestTest(unittest.TestCase):
+    def test_overhead_that_grows_with_the_data(self):
+        def verdict(few, many):
+            by_options = {millions: {"host": [{"calls": 1.0}] * 3, "ivshmem:": [{"calls": one} for one in times]}
+                          for millions, times in ((2, few), (16, many))}
+            return in_guest.growth(by_options)["verdict"]
+        self.assertEqual(verdict([1.3, 1.3, 1.3], [1.1, 1.1, 1.1]), "ok")
+        self.assertEqual(verdict([1.1, 1.1, 1.1], [1.3, 1.3, 1.3]), "MISSED")
+        self.assertEqual(verdict([1.0, 1.1, 1.3], [1.0, 1.2, 1.4]), "unclear")
+
+    def test_what_a_migration_costs(self):
+        """20 kernels per second, none from 4 s to 5 s, then 40."""
+        def done(when):
+            return int(20 * when if when < 4 else 80 if when < 5 else 80 + 40 * (when - 5))
+        beats = [(when / 100, done(when / 100), when, 0.0, 0.001) for when in range(1001)]
+        steps = [{"side": "host", "step": "programs leave", "start": 0, "seconds": 1.5},
+                 {"side": "QEMU", "step": "active", "start": 1.5, "seconds": 2}]
+        turn = Turn(beats, "checksum 1", {"began": 3.0, "steps": steps})
+        self.assertAlmostEqual(turn.lost_s(20), 1, places=1)
+        self.assertEqual(turn.kernels_by_step(), "programs leave: 20; active: 60")
+        start, end = turn.kernel_gap()
+        self.assertAlmostEqual(end - start, 1, delta=0.1)
+        self.assertRegex(turn.steps_of_gap(), r"^host: programs leave \(5\d\d ms\); QEMU: active \(5\d\d ms\)$")
+        self.assertAlmostEqual(clock_gap(turn.during())[0], 10)
 
 
 if __name__ == "__main__":

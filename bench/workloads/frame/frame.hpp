@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "frame/beats.hpp"
 #include "opencl.hpp"
 
 namespace workload {
@@ -97,14 +98,19 @@ class Frame {
     timed(Phase::kernels, [&] {
       cl_uint index = 0;
       (set_argument(kernel.get(), index++, args), ...);
+      cl_event done = nullptr;
       check(clEnqueueNDRangeKernel(queue(), kernel.get(), global.dimensions(), nullptr, global.data(), local.data(), 0,
-                                   nullptr, nullptr),
+                                   nullptr, counts_kernels_ ? &done : nullptr),
             "clEnqueueNDRangeKernel");
+      if (counts_kernels_) Beats::count(done);
     });
   }
   void finish() {
     timed(Phase::kernels, [&] { device_.finish(); });
   }
+
+  // Launches have events from now on, for Beats.
+  void count_kernels() { counts_kernels_ = true; }
 
   cl_context context() const { return device_.context(); }
   cl_command_queue queue() const { return device_.queue(); }
@@ -144,6 +150,7 @@ class Frame {
   bench::Device device_;
   std::vector<Made> buffers_;
   std::map<std::string, double> reported_;
+  bool counts_kernels_ = false;
 };
 
 }  // namespace workload

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "frame/study.hpp"
 
@@ -23,6 +24,7 @@ struct Options {
   unsigned iterations = 0;
   double seconds = 0;
   unsigned study = 0;
+  std::string beats;
   bool quick = false;
   bool tell = false;
   bool verify = true;
@@ -43,6 +45,8 @@ Options parse(CLI::App& app, int argc, char** argv, const About& about) {
   app.add_option("--study", options.study,
                  "see which pages of the buffers change in each of so many intervals of the run; 0: don't");
   app.add_flag("--tell", options.tell, "print the number of each round when it is done");
+  app.add_option("--beats", options.beats,
+                 "HOST:PORT to which it sends, every 10 ms, how it gets on; see frame/beats.hpp");
   app.add_flag("!--no-verify", options.verify, "compute nothing on the CPU; only the checksum can tell");
   try {
     app.parse(argc, argv);
@@ -96,8 +100,14 @@ void run(const Options& options, const About& about, const std::function<std::un
   workload->prepare(frame);
   Study study;
   if (options.study != 0) study.look(frame);
+  std::optional<Beats> beats;
+  if (!options.beats.empty()) {
+    frame.count_kernels();
+    beats.emplace(about.name, options.beats);
+  }
   const unsigned iterations = iterate(*workload, frame, options, study);
   workload->collect(frame);
+  beats.reset();
   const double before_close = since(start);
   Checksum checksum;
   workload->add_to(checksum);
