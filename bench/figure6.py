@@ -58,7 +58,7 @@ def opened(vendor, running, programs):
         machines = []
 
         def another(waits=True):
-            machines.append(Guest(folder, "abcdefghijklmnop"[len(machines)], folder / "start", tap=guests.make_tap(), waits=waits))
+            machines.append(Guest(folder, f"qemu{len(machines)}", folder / "start", tap=guests.make_tap(), waits=waits))
             stack.callback(machines[-1].close)
             _ = machines[-1].shell  # what it says while nobody is connected is lost
             (folder / "vms.toml").write_text("".join(one.table(proxy=PROXY) for one in machines))
