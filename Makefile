@@ -58,7 +58,6 @@ check-long: setup
 	tests/programs/run --vendor pocl --move
 	$(MAKE) asan
 	$(MAKE) tsan
-	tests/programs/run --move --vendor pocl
 	.ci/lint
 
 check-vm:

@@ -420,8 +420,8 @@ Work LocalExecutor::whole_of(const VendorKernel& kernel, const command::Launch& 
 }
 
 std::size_t LocalExecutor::first_parts(const Work& whole, const VendorQueue& queue, const Cutter& cutter) {
-  const std::size_t parts = cutter.filling(queue.turn->first_parts(whole, cutter.left()), queue.width);
-  return queue.turn->widened(whole, parts, cutter.left());
+  const std::size_t wanted = queue.turn->first_parts(whole, cutter.left());
+  return queue.turn->widened(whole, wanted, cutter.filling(wanted, queue.width), cutter.left());
 }
 
 bool LocalExecutor::goes_in_pieces(const command::Launch& launch, ObjectId id) {
@@ -449,8 +449,8 @@ cl_int LocalExecutor::launch_in_pieces(VendorKernel& kernel, const command::Laun
       code = wait_for_room(*to.turn);
       if (code != CL_SUCCESS) break;
       to.turn->note_whole(whole, sent, static_cast<double>(all) / static_cast<double>(parts));
-      parts = cutter.filling(to.turn->next_parts(sent, parts), to.width);
-      parts = std::min(to.turn->widened(whole, parts, all), cutter.left());
+      const std::size_t wanted = to.turn->next_parts(sent, parts);
+      parts = std::min(to.turn->widened(whole, wanted, cutter.filling(wanted, to.width), all), cutter.left());
     }
     const Piece piece = cutter.take(parts);
     const bool is_last = cutter.left() == 0;

@@ -33,7 +33,7 @@ constexpr std::uint32_t kTrusted = 16;   // changes of arguments that made a ker
 constexpr double kMostLonger = 4;        // than the piece before
 constexpr double kEnough = 1.2;          // times as long as it should be: then it stays so
 constexpr double kHardlyLonger = 1.6;    // times as long, for twice as much
-constexpr float kForgets = 0.995F;       // of what it took, each time that it isn't sent for that
+constexpr float kForgets = 0.999F;       // of what it took, each time that it isn't sent for that
 constexpr double kMostForTrial = 500e6;  // ns; what takes longer isn't tried with more
 
 std::size_t parts_in(double share, std::size_t parts) {
@@ -161,15 +161,17 @@ std::size_t Turn::next_parts(const Work& sent, std::size_t parts) {
 
 // A device may run more work-groups at once than it has cores. Whether it does is seen when it is tried, and tried
 // again now and then.
-std::size_t Turn::widened(const Work& whole, std::size_t parts, std::size_t all) {
+std::size_t Turn::widened(const Work& whole, std::size_t wanted, std::size_t parts, std::size_t all) {
   const Lock lock{mutex_};
+  const bool is_alone = piece_cost() == kPieceAlone;
+  if (is_new(known_of(whole), whole) || (!is_alone && parts < 2 * wanted)) return parts;
   const auto cost_of = [&](std::size_t some) -> float& {
     const double share = static_cast<double>(some) / static_cast<double>(all);
     const double amount = std::round(share * static_cast<double>(whole.amount));
     return known_of({whole.kind, static_cast<std::uint64_t>(amount)}).cost;
   };
   const double least = cost_of(parts);
-  if (least <= piece_cost() * kEnough || is_new(known_of(whole), whole)) return parts;
+  if (least <= piece_cost() / 2) return parts;
   for (; parts < all; parts *= 2) {
     const double cost = cost_of(parts);
     float& twice = cost_of(2 * parts);

@@ -61,8 +61,9 @@ class Turn {
   // how many next.
   std::size_t first_parts(const Work& whole, std::size_t parts);
   std::size_t next_parts(const Work& sent, std::size_t parts);
-  // Of a whole of `all` parts: more of them, if so many take long as it is, and more take hardly longer.
-  std::size_t widened(const Work& whole, std::size_t parts, std::size_t all);
+  // Of a whole of `all` parts, where fewer were wanted but so many have to be, or nobody else wants the device: more of
+  // them, if more take hardly longer.
+  std::size_t widened(const Work& whole, std::size_t wanted, std::size_t parts, std::size_t all);
   // What it takes is only seen piece by piece: it had so many times the parts of this one.
   void note_whole(const Work& whole, const Work& piece, double times);
 

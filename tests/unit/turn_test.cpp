@@ -160,25 +160,35 @@ TEST_F(TurnTest, MorePartsAreSentIfTheyTakeNoLonger) {
     return Work{.kind = kernel.kind, .amount = parts, .values = 0, .is_piece = true};
   };
   const auto run = [&](std::size_t parts) { teach(piece(parts), 40ms * ((parts + 399) / 400)); };
-  EXPECT_EQ(turn.widened(whole, 50, 4000), 50U) << "nothing is known of them";
+  EXPECT_EQ(turn.widened(whole, 5, 50, 4000), 50U) << "nothing is known of them";
   run(50);
   turn.note_whole(whole, piece(50), 80);
-  std::size_t parts = turn.widened(whole, 50, 4000);
+  std::size_t parts = turn.widened(whole, 5, 50, 4000);
   EXPECT_EQ(parts, 100U);
+  EXPECT_EQ(turn.widened(whole, 40, 50, 4000), 50U) << "nearly as many as were wanted, while others are about";
   for (int time = 0; time < 500 && parts != 800; ++time) {  // at the latest when the machine has a quiet moment
     run(parts);
-    parts = turn.widened(whole, 50, 4000);
+    parts = turn.widened(whole, 5, 50, 4000);
   }
   EXPECT_EQ(parts, 800U);
   run(parts);
-  EXPECT_LE(turn.widened(whole, 50, 4000), 400U) << "more take longer";
+  EXPECT_LE(turn.widened(whole, 5, 50, 4000), 400U) << "more take longer";
+}
+
+TEST_F(TurnTest, MorePartsAreTriedThoughSoManyTakeAsLongAsTheyShould) {
+  std::this_thread::sleep_for(1100ms);  // alone
+  const Work piece{.kind = kernel.kind, .amount = 50, .values = 0, .is_piece = true};
+  teach(piece, 80ms);
+  turn.note_whole(kernel, piece, 20);
+  EXPECT_EQ(turn.next_parts(piece, 50), 50U);
+  EXPECT_EQ(turn.widened(kernel, 50, 50, 1000), 100U);
 }
 
 TEST_F(TurnTest, NoMorePartsAreTriedOfWhatTakesVeryLong) {
   const Work piece{.kind = kernel.kind, .amount = 50, .values = 0, .is_piece = true};
   teach(piece, 600ms);
   turn.note_whole(kernel, piece, 20);
-  EXPECT_EQ(turn.widened(kernel, 50, 1000), 50U);
+  EXPECT_EQ(turn.widened(kernel, 5, 50, 1000), 50U);
 }
 
 TEST_F(TurnTest, OtherArgumentsMayTakeLonger) {
