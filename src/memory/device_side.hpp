@@ -112,7 +112,7 @@ class DeviceSide {
   std::vector<Lane> lanes_;
   std::optional<RegisteredMemory> lists_;  // what was found, for each lane
   std::size_t turn_ = 0;
-  bool scatters_ = false;  // what no conveyor waits for
+  bool scatters_ = false;                         // what no conveyor waits for
   std::map<const Lane*, Conveyor::Number> lent_;  // to the conveyor, which may still read from them
   std::deque<Look> looks_;                        // under way, the oldest first
   std::uint64_t stamp_ = 1;
