@@ -54,6 +54,7 @@ enum class Kind : std::uint16_t {
   connect_pages,
   end_pages,
   moving,           // how far a move from here, or to here, has come
+  untold_failure,   // of a creation that wasn't answered
   command = 0x100,  // and as many more as there are commands
   // From the server
   answer = 0x200,

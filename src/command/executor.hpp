@@ -190,6 +190,8 @@ class Executor : public BelowSeam {
                               std::span<const cl_queue_properties> properties) = 0;
   virtual cl_int create_buffer(const NewBuffer& buffer) = 0;
   virtual cl_int create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) = 0;
+  // Why something couldn't be made whose creation isn't answered, if that is so.
+  virtual cl_int untold_failure() { return CL_SUCCESS; }
   virtual Result<ImageLayout> create_image(const NewImage& image) = 0;
   virtual cl_int create_sampler(const NewSampler& sampler) = 0;
   virtual Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) = 0;

@@ -279,6 +279,8 @@ Result<ImageLayout> RemoteExecutor::create_image(const NewImage& image) {
   return layout;
 }
 
+cl_int RemoteExecutor::untold_failure() { return ask_code(Kind::untold_failure); }
+
 cl_int RemoteExecutor::create_sampler(const NewSampler& sampler) { return ask_code(Kind::create_sampler, sampler); }
 
 Result<Bytes> RemoteExecutor::supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) {

@@ -54,6 +54,7 @@ class RemoteExecutor final : public Executor {
   cl_int create_buffer(const NewBuffer& buffer) override;
   cl_int create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) override;
   Result<ImageLayout> create_image(const NewImage& image) override;
+  cl_int untold_failure() override;
   cl_int create_sampler(const NewSampler& sampler) override;
   Result<Bytes> supported_formats(ObjectId context, cl_mem_flags flags, cl_mem_object_type type) override;
   void when_memory_is_gone(ObjectId memory, std::function<void()> call) override;

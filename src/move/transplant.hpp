@@ -133,6 +133,7 @@ class Transplant {
   const memory::Conveyor::Overlap overlap_;
   const std::function<void()> look_;
   std::map<ObjectType, Made> made_;
+  bool is_unsure_ = false;                                // whether all of that is there
   std::map<std::uint64_t, Twin> twins_;                   // by memory
   std::map<std::uint64_t, std::uint64_t> build_numbers_;  // by program
   std::uint64_t builds_ = 0;

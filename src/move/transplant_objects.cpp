@@ -255,7 +255,9 @@ void Transplant::follow_type(ObjectType type, const std::vector<Ref<T>>& objects
   Made& made = made_[type];
   for (const auto& object : objects) {
     const std::uint64_t key = object->id().value();
-    if (!made.contains(key) && make(*object)) made.emplace(key, object->id());
+    if (made.contains(key) || !make(*object)) continue;
+    made.emplace(key, object->id());
+    is_unsure_ = true;
   }
 }
 
@@ -290,6 +292,8 @@ void Transplant::follow(const Inventory& all, Stage stage) {
   free_gone_of(ObjectType::queue, all.queues);
   free_gone_of(ObjectType::context, all.contexts);
   free_gone_of(ObjectType::device, all.sub_devices);
+  // A server need not say at once what it couldn't make.
+  if (std::exchange(is_unsure_, false)) check(to_.untold_failure(), "all objects");
 }
 
 }  // namespace grus::move

@@ -286,6 +286,11 @@ void Session::create(ObjectType type, ObjectId id, cl_int code) {
   count_objects(type);
 }
 
+void Session::create(const Head& head, ObjectType type, ObjectId id, cl_int code) {
+  create(type, id, code);
+  if (head.number == 0 && untold_failure_ == CL_SUCCESS) untold_failure_ = code;
+}
+
 void Session::count_objects(ObjectType type) {
   counters_.objects[static_cast<std::size_t>(type)].store(known(type).count(), std::memory_order_relaxed);
 }

@@ -220,6 +220,7 @@ class Session {
   // The id is to name a new object. Asked before all else, and before the executor, which believes it.
   void check_new(ObjectType type, ObjectId id);
   void create(ObjectType type, ObjectId id, cl_int code);
+  void create(const channel::Head& head, ObjectType type, ObjectId id, cl_int code);  // nobody may wait for an answer
   void count_objects(ObjectType type);
   void end_over(const std::exception& error);
   void end_for(const std::string& why);
@@ -313,7 +314,8 @@ class Session {
 
   KnownObjects objects_[8];  // by type
   std::size_t object_count_ = 0;
-  std::vector<ObjectId> waits_;  // of the command that is read
+  cl_int untold_failure_ = CL_SUCCESS;  // of a creation, the first
+  std::vector<ObjectId> waits_;         // of the command that is read
   std::unordered_map<std::uint64_t, Memory> memories_;
   std::unordered_map<std::uint64_t, Kernel> kernels_;
   std::unordered_set<std::uint64_t> in_place_;  // devices

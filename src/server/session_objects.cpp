@@ -174,7 +174,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       order.host = shared_at(reader.take<std::uint64_t>(), order.size);
       if (order.is_region && !order.host) throw BadMessage{"memory for mappings that isn't shared"};
       const cl_int code = create_buffer(head, order);
-      create(ObjectType::memory, order.id, code);
+      create(head, ObjectType::memory, order.id, code);
       Memory& memory = memories_[order.id.value()];
       memory.size = order.size;
       memory.context = order.context;
@@ -198,7 +198,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       if (code == CL_SUCCESS) code = hold_for_view(parent, use);
       if (code == CL_SUCCESS) code = clear_for_view(parent);
       if (code == CL_SUCCESS) code = executor_.create_sub_buffer(id, parent, flags, range);
-      create(ObjectType::memory, id, code);
+      create(head, ObjectType::memory, id, code);
       Memory& memory = memories_[id.value()];
       memory.size = range.size;
       memory.clearing = memories_[parent.value()].clearing;
@@ -460,7 +460,7 @@ void Session::handle_programs(const Head& head, Reader& reader) {
       facts.arguments.resize(count);
       check_new(ObjectType::kernel, id);
       check(ObjectType::program, program);
-      create(ObjectType::kernel, id, executor_.create_kernel(id, program, facts));
+      create(head, ObjectType::kernel, id, executor_.create_kernel(id, program, facts));
       kernels_[id.value()].arguments.resize(count);
       return;
     }

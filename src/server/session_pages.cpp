@@ -267,6 +267,8 @@ void Session::handle_pages(const Head& head, Reader& reader) {
       counters_.move_all.store(reader.take<std::uint64_t>(), std::memory_order_relaxed);
       return;
     }
+    case Kind::untold_failure:
+      return answer(head.number, untold_failure_);
     default:
       throw BadMessage{"a message of no known kind"};
   }

@@ -151,8 +151,8 @@ void add_message(Client& client, Chooser& chooser) {
   using Ids = std::vector<ObjectId>;
   const std::uint8_t which = chooser.byte();
   if (which >= 0x80) return client.command(which);
-  // Of the last three there are fewer, so that what was kept before there were any still means the same.
-  const auto kind = static_cast<Kind>(which < 120 ? which % 36 : 36 + which % 3);
+  // Of the last four there are fewer, so that what was kept before there were any still means the same.
+  const auto kind = static_cast<Kind>(which < 120 ? which % 36 : 36 + which % 4);
   switch (kind) {
     case Kind::hello:
       return client.tell_some<std::string, bool>(kind);
@@ -222,6 +222,7 @@ void add_message(Client& client, Chooser& chooser) {
     case Kind::take_pages:
       return client.tell_some<Id>(kind);
     case Kind::expect_pages:
+    case Kind::untold_failure:
       return client.tell(kind);
     case Kind::connect_pages:
       return client.tell_some<std::string, bool, std::uint64_t, channel::Secret>(kind);

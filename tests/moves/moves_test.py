@@ -281,7 +281,8 @@ class FailuresTest(TestCase):
         driver = str(BUILD / "lib/tests/libfake_vendor.so")
         subject = self.subject("count", options=["--vendors", driver])
         for count, (harm, reason) in enumerate((("fail:clBuildProgram=-11", "a program doesn't build.*-11"),
-                                                ("buffers=0", "memory.*-4")), 1):
+                                                ("fail:clCreateKernel=-6", "all objects.*-6"),
+                                                ("buffers=0", "all objects.*-4")), 1):
             with self.subTest(harm), Server(GRUS, "unix", driver, ENVIRONMENT | {"FAKE_VENDOR": harm},
                                             errors=subprocess.DEVNULL) as server:
                 answer = subject.ask("move", to=server.address, fingerprint="xxh3")
