@@ -383,7 +383,7 @@ void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopie
   end(look);
   const auto& [changed, zero] = *look.changed;
   bool is_gathered = true;
-  const bool is_direct = send_by_best_way(route, [&](const Route& way) {
+  const bool is_direct = send_by_best_way(route, [&, &changed = changed](const Route& way) {
     if (!std::exchange(is_gathered, false) && changed.size() != look.count) gather(look, 0);
     send_changed(look, way, there);
   });
