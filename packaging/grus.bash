@@ -25,11 +25,19 @@ _grus_sessions() {
   mapfile -t COMPREPLY < <(compgen -W "${ids[*]}" -- "$1")
 }
 
+# What its help names. `grus vm` and `grus profile` have subcommands of their own.
+_grus_options() {
+  local -a of=("$1")
+  [[ $1 == vm || $1 == profile ]] && [[ $2 == [a-z]* ]] && of+=("$2")
+  "${COMP_WORDS[0]}" "${of[@]}" --help 2> /dev/null | grep -oE '^ +(-[a-z],)?--[a-z-]+' | grep -oE -- '--[a-z-]+'
+  [[ $1 != run ]] || echo --
+}
+
 _grus() {
   local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} subcommand=${COMP_WORDS[1]}
   local options
   if ((COMP_CWORD == 1)); then
-    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants top move drain suspend resume checkpoint restore why profile keys vm agent bench enable disable
+    mapfile -t COMPREPLY < <(compgen -W "run info serve ps tenants top move drain suspend resume checkpoint restore why profile keys relay vm agent bench enable disable
       --help --version" -- "$word")
     return
   fi
@@ -69,26 +77,7 @@ _grus() {
     --log) mapfile -t COMPREPLY < <(compgen -W "error warn info debug" -- "$word"); return ;;
   esac
 
-  case $subcommand in
-    run) options="--vendors --name --profile --gpu --keys --one-platform --present-as --objects --json --report --log --help --" ;;
-    info) options="--json --vendors --gpu --keys --help" ;;
-    serve) options="--listen --vendors --device --user --sessions --tenant-sessions --objects --build-limit --output-limit --memory --memory-shares --device-memory --swap --metrics --tenant --shares --time-limit --grace --drain --audit --shared-cache --no-direct --no-sandbox --keys --tls
-                    --config --print-config --help" ;;
-    ps) options="--gpu --interval --json --help" ;;
-    tenants) options="--set --weight --cap --memory --json --help" ;;
-    top) options="--interval --once --json --help" ;;
-    move | drain) options="--to --device --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
-    suspend) options="--unload --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
-    resume) options="--to --device --json --help" ;;
-    checkpoint) options="--output --rounds --max-stop --bandwidth --no-overlap --fingerprint --sample --sample-at --trace --dry-run --json --help" ;;
-    restore) options="--json --help" ;;
-    why) options="--json --help" ;;
-    profile) options="--device --output --help" ;;
-    keys) options="--host --client --revoke --days --token --force --help" ;;
-    vm) options="--config --to --proxy --stop-and-copy --unplug --trace --json --help" ;;
-    agent) options="--config --port --help" ;;
-    enable | disable) options="--dry-run --vendors-dir --help" ;;
-  esac
+  options="$(_grus_options "$subcommand" "${COMP_WORDS[2]}")"
   if [[ $word != -* && $subcommand =~ ^(move|suspend|resume|checkpoint|restore|why)$ ]]; then
     _grus_sessions "$word"
   elif [[ $word != -* && $subcommand == profile ]]; then

@@ -307,6 +307,23 @@ const char* text_of(Refusal refusal) {
   return "it refuses, for a reason that a newer version knows";
 }
 
+std::unique_ptr<Stream> open_for_question(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys,
+                                          Preamble::Purpose purpose) {
+  if (!send_whole(socket, Preamble{.purpose = purpose, .security = keys ? Security::tls : Security::plain}))
+    throw Lost{"it closed the connection"};
+  if (!keys) return std::make_unique<SocketStream>(std::move(socket));
+  return secured(std::move(socket), address, keys, Clock::now() + kPatienceWithServer);
+}
+
+void answer_secretly(Descriptor socket, const Secret& secret, std::string_view answer,
+                     std::chrono::milliseconds patience) {
+  const int number = socket.get();
+  const auto stream = stream_of(std::move(socket), std::make_shared<Keys>(Keys::Side::server, secret), patience);
+  iovec part{const_cast<char*>(answer.data()), answer.size()};
+  stream->send({&part, 1});
+  let_read(number);
+}
+
 Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys) {
   try {
     return open_checked(std::move(socket), address, std::move(keys));

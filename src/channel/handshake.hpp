@@ -110,6 +110,13 @@ struct Opened {
 // The client's end; with keys it wants TLS. Throws Lost.
 Opened open_channel(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys);
 
+// The same for a question to the server itself: what comes behind the preamble.
+std::unique_ptr<Stream> open_for_question(Descriptor socket, const Address& address, std::shared_ptr<const Keys> keys,
+                                          Preamble::Purpose purpose);
+// The server's end of that where it is TLS, for the answer. They throw Lost.
+void answer_secretly(Descriptor socket, const Secret& secret, std::string_view answer,
+                     std::chrono::milliseconds patience);
+
 // The server's end of the first TLS: who the client is, and the secret for the second. Throws Lost with why it is not
 // let in, once it could read that, too.
 struct Guest {

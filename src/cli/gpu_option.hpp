@@ -36,6 +36,12 @@ inline std::string listed(const std::vector<std::string>& gpu) {
   return list;
 }
 
+inline void add_keys_option(CLI::App& app, GpuOptions& options) {
+  app.add_option("--keys", options.keys,
+                 "The folder of the keys for that server, made by `grus keys`; else GRUS_KEYS or ~/.config/grus/keys")
+      ->type_name("FOLDER");
+}
+
 inline void add_gpu_options(CLI::App& app, GpuOptions& options) {
   app.add_option(
          "--gpu", options.gpu,
@@ -43,9 +49,15 @@ inline void add_gpu_options(CLI::App& app, GpuOptions& options) {
          "ivshmem: (see `grus relay`), or auto for this user's if it runs; again for more of them; else GRUS_GPU")
       ->check(is_server_address())
       ->type_name("ADDRESS");
-  app.add_option("--keys", options.keys,
-                 "The folder of the keys for that server, made by `grus keys`; else GRUS_KEYS or ~/.config/grus/keys")
-      ->type_name("FOLDER");
+  add_keys_option(app, options);
+}
+
+// For those that ask a server about itself.
+inline void add_server_options(CLI::App& app, GpuOptions& options, const std::string& how_many) {
+  app.add_option("--gpu", options.gpu, "The server: unix:PATH or tcp:HOST:PORT, " + how_many)
+      ->check(is_server_address())
+      ->type_name("ADDRESS");
+  add_keys_option(app, options);
 }
 
 inline void set_gpu_environment(const GpuOptions& options) {

@@ -19,6 +19,7 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   grus ps                                           programs here, and sessions of this user's server
   grus ps --gpu unix:/run/grus/serve.sock           of another one of this host
+  grus ps --gpu tcp:gpu1:7070                       your own sessions on another host
   grus ps --json | jq '.[].sessions[] | {program, memory_bytes}'
 
 Exit status: 0 done, 1 a server can't be asked, 2 wrong usage.)";
@@ -27,7 +28,7 @@ Exit status: 0 done, 1 a server can't be asked, 2 wrong usage.)";
 constexpr const char* kRates[] = {"commands", "round_trips", "bytes_in", "bytes_out"};
 
 struct Options {
-  std::vector<std::string> servers;
+  GpuOptions from;
   double interval = 0.5;
   bool json = false;
 };
@@ -167,8 +168,9 @@ void print_programs(const json& sessions) {
 }
 
 int ps(const Options& options) {
+  set_gpu_environment(options.from);
   std::vector<channel::Address> addresses;
-  for (const auto& text : options.servers)
+  for (const auto& text : options.from.gpu)
     addresses.push_back(text == "auto" ? channel::default_address() : channel::Address::parse(text));
   const bool also_here = addresses.empty();
   if (also_here) addresses.push_back(channel::default_address());
@@ -206,9 +208,7 @@ Subcommand add_ps(CLI::App& grus) {
   auto options = std::make_shared<Options>();
   CLI::App* app = grus.add_subcommand("ps", "List the programs that run under Grus here, and the sessions of a server");
   app->footer(kExamples);
-  app->add_option("--gpu", options->servers, "The server: unix:PATH, again for more; else this user's")
-      ->check(is_server_address())
-      ->type_name("ADDRESS");
+  add_server_options(*app, options->from, "again for more; else this user's");
   app->add_option("--interval", options->interval, "For how long to watch, for what is shown per second")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str()

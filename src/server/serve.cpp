@@ -347,7 +347,7 @@ class Server {
       say_and_leave(greeting, channel::Welcome{});
       note_refusal(greeting.peer, channel::text_of_difference(greeting.preamble.protocols, {}, "client", "server"));
     } else if (greeting.preamble.purpose == Purpose::status) {
-      greeting.answer = channel::status_answer(status_for(greeting.peer));
+      answer_about_status(greeting);
     } else if (greeting.preamble.purpose == Purpose::change) {
       greeting.answer = channel::status_answer(change_for(greeting));
     } else if (greeting.preamble.purpose == Purpose::pages) {
@@ -379,11 +379,21 @@ class Server {
     if (sent < 0 || answer.empty()) greeting.socket.reset();
   }
 
-  // Users see their own sessions; this user and root see all.
+  void answer_about_status(Greeting& greeting) {
+    if (greeting.security == channel::Security::plain) {
+      greeting.answer = channel::status_answer(status_for(greeting.peer));
+    } else if (!greeting.secret) {
+      ask_door(greeting);
+    } else if (door_) {
+      (void)tell_by_door(door_->control.get(), greeting.socket, *greeting.secret,
+                         channel::status_answer(status_for(greeting.peer)));
+    }
+  }
+
+  // Everybody sees their own sessions; this user and root, on its own host, see all.
   std::string status_for(const Peer& peer) {
-    json answer = {{"error", "over a network it tells nobody what runs; ask on its own host, through a Unix socket"}};
-    if (peer.user) answer = status(is_in_charge(peer) ? nullptr : &peer);
-    return answer.dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
+    return status(is_in_charge(peer) ? nullptr : &peer)
+        .dump(-1, ' ', /*ensure_ascii=*/false, json::error_handler_t::replace);
   }
 
   json status(const Peer* only = nullptr) {

@@ -337,10 +337,11 @@ class PsTest(OperationsTest):
         self.assertEqual(done.returncode, 1)
         self.assertIn("is `grus serve` running there?", done.stderr)
 
-    def test_over_a_network_nothing_is_told(self):
-        done = self.grus("ps", "--gpu", self.start(kind="tcp").address)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("ask on its own host", done.stderr)
+    def test_over_tcp_what_comes_from_the_same_host_is_shown(self):
+        server = self.start(kind="tcp")
+        with self.busy(server):
+            self.assertEqual(len(self.sessions(server)), 1)
+            self.assertRegex(self.sessions(server)[0]["peer"]["address"], r"^tcp:127\.0\.0\.1:")
 
 
 if __name__ == "__main__":

@@ -371,6 +371,38 @@ class TlsTest(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "laptop was revoked: give the new one another name"):
             make_keys(keys, "--client", "laptop", "--force")
 
+    def test_everybody_sees_their_own_sessions(self):
+        keys = self.some("ca.crt", "ca.key", "server.crt", "server.key")
+        for name in ("laptop", "desk"):
+            make_keys(keys, "--client", name)
+        server = self.start(keys)
+
+        def asked(*options):
+            environment = {name: value for name, value in os.environ.items() if name != "GRUS_KEYS"}
+            return subprocess.run([GRUS, "ps", "--gpu", server.address, "--json", "--interval", "0", *options], text=True,
+                                  capture_output=True, timeout=SECONDS, check=False, env=environment)
+
+        with self.session(server, keys / "laptop") as laptop, self.session(server, keys / "desk") as desk:
+            for name in ("laptop", "desk"):
+                done = asked("--keys", str(keys / name))
+                self.expect_well(done)
+                sessions = json.loads(done.stdout)[0]["sessions"]
+                self.assertEqual([session["peer"]["name"] for session in sessions], [name])
+                self.assertGreater(sessions[0]["round_trips"], 0)
+            done = asked("--keys", str(self.certificate()))
+            self.assertEqual(json.loads(done.stdout)[0]["sessions"], [])
+            make_keys(keys, "--revoke", "desk")
+            done = asked("--keys", str(keys / "desk"))
+            self.assertEqual((done.returncode, json.loads(done.stdout)), (1, []))
+            self.assertIn("this client's certificate was revoked", done.stderr)
+            for process in (laptop, desk):
+                process.communicate("\n", timeout=10)
+        done = subprocess.run([GRUS, "tenants", server.address, "--set", "desk", "--weight", "2"], text=True,
+                              capture_output=True, timeout=SECONDS, check=False,
+                              env=os.environ | {"GRUS_KEYS": str(keys / "desk")})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("it is changed on its own host only", done.stderr)
+
     def test_a_list_that_cant_be_read_lets_nobody_in(self):
         keys = self.without_token()
         server = self.start(keys)
