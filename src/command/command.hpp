@@ -1,6 +1,7 @@
 // The commands: what crosses the seam when the program enqueues something. Each names the objects it uses and the
-// memory it may write; hold-back keeps the first alive, and the dirty sieve needs the second. A command that points at
-// data of the caller's has keep(), which copies that data when the command outlives the call.
+// memory it may write, and where if that is known; hold-back keeps the first alive, and the dirty sieve needs the
+// second. A command that points at data of the caller's has keep(), which copies that data when the command outlives
+// the call.
 #pragma once
 
 #include <array>
@@ -106,6 +107,7 @@ struct Read : ReadsOne {
 struct Write : WritesOne {
   Range range;
   const void* from = nullptr;
+  void each_written(auto visit) const { visit(memory, range); }
 };
 
 struct Rectangle {
@@ -130,6 +132,7 @@ struct Copy : CopiesOne {
   std::size_t from_offset = 0;
   std::size_t to_offset = 0;
   std::size_t size = 0;
+  void each_written(auto visit) const { visit(to, Range{to_offset, size}); }
 };
 struct CopyRectangle : CopiesOne {
   Triple from_origin{};
@@ -148,6 +151,7 @@ struct Pattern {
 struct Fill : WritesOne {
   Range range;
   Pattern pattern;
+  void each_written(auto visit) const { visit(memory, range); }
 };
 
 struct ImageRegion {
@@ -206,6 +210,10 @@ struct Unmap : WritesOne {
   command::ImageRegion where;  // images
   std::size_t row_pitch = 0;
   std::size_t slice_pitch = 0;
+  void each_written(auto visit) const {
+    if (range.size != 0) return visit(memory, range);
+    visit(memory);
+  }
 };
 
 struct Migrate {

@@ -37,6 +37,12 @@ inline cl_int copy_instead(Executor& executor, const command::Unmap& unmap, bool
       command::WriteImage{{unmap.memory}, unmap.where, unmap.row_pitch, unmap.slice_pitch, unmap.pointer}, placement);
 }
 
+// Before the executor has it.
+template <typename Command>
+void note_written(const Command& command) {
+  command.each_written([](ObjectId id, auto... range) { slab<Memory>().at(id)->touch(range...); });
+}
+
 template <typename Command>
 struct HeldAs final : Held {
   Command command;
@@ -59,7 +65,11 @@ struct HeldAs final : Held {
     }
   }
   cl_int submit(Executor& executor, const Placement& placement) override {
-    for (const auto& memory : memories) memory->touch();
+    if constexpr (std::is_same_v<Command, command::Launch>) {
+      for (const auto& memory : memories) memory->touch();
+    } else {
+      note_written(command);
+    }
     if constexpr (kIsMap<Command> || kIsUnmap<Command>) {
       if (instead == Instead::nothing) return executor.submit(command::Marker{}, placement);
       if (instead == Instead::copy) return copy_instead(executor, command, memories[0]->is_image(), placement);
@@ -117,7 +127,7 @@ cl_int hold_back(const Command& command, const Enqueue& how, Waits waits) {
 // A call that blocks does so outside the gate.
 template <typename Command>
 [[gnu::always_inline]] inline cl_int submit(const Command& command, const Queue& queue, const Placement& placement) {
-  command.each_written([](ObjectId id) { slab<Memory>().at(id)->touch(); });
+  note_written(command);
   Executor& executor = executor_of(queue);
   if (placement.blocking == Blocking::no) return executor.submit(command, placement);
   const Gate::Leave leave{Gate::Place::working};

@@ -96,9 +96,9 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages* pages, Round rou
   }
 }
 
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, const std::byte* contents, SentPages& pages,
+void copy_buffer(const Route& route, ObjectId buffer, Range range, const std::byte* contents, SentPages& pages,
                  Round round, const OnCopied& on_copied) {
-  copy_part({route.from, route.queue, buffer, {0, size}, contents}, route.conveyor, &pages, round, writes_at(route),
+  copy_part({route.from, route.queue, buffer, range, contents}, route.conveyor, &pages, round, writes_at(route),
             on_copied);
 }
 

@@ -65,7 +65,7 @@ void copy_part(const Part& part, Conveyor& conveyor, SentPages* pages, Round rou
                const OnCopied& on_copied);
 
 // Throw std::runtime_error if either side fails. What is written last may be on its way yet: see Conveyor::finish.
-void copy_buffer(const Route& route, ObjectId buffer, std::size_t size, const std::byte* contents, SentPages& pages,
+void copy_buffer(const Route& route, ObjectId buffer, Range range, const std::byte* contents, SentPages& pages,
                  Round round, const OnCopied& on_copied);
 // Those parts of a source that works in this process's memory, whatever was sent of them before.
 void copy_written(const Route& route, ObjectId buffer, std::span<const std::byte> contents,

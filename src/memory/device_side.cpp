@@ -398,21 +398,22 @@ void DeviceSide::send_first(const Route& route, DeviceSide* there, const OnCopie
              .direct = is_direct && (there || changed.size() == look.count) ? changed.size() * kPage : 0});
 }
 
-void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied) {
-  const std::size_t pages = buffer.size / kPage;
+void DeviceSide::copy(const Route& route, DeviceSide* there, const Buffer& buffer, Range range,
+                      const OnCopied& on_copied) {
+  const std::size_t pages_end = (range.offset + range.size) / kPage;
   const std::size_t most = buffer.source == Source::runs ? kMostCopied : kMost;
   std::size_t most_looks = lanes_.size();
   if (!route.to.has_device()) most_looks = std::max(most_looks, kLentLanes + 1) - kLentLanes;
-  for (std::size_t first = 0; first < pages; first += most) {
+  for (std::size_t first = range.offset / kPage; first < pages_end; first += most) {
     if (looks_.size() == most_looks) send_first(route, there, on_copied);
     const Lane& lane = lanes_[turn_];
     if (const auto lent = lent_.extract(&lane); !lent.empty()) route.conveyor.wait_for(lent.mapped());
-    looks_.push_back(begin(lane, buffer, first, std::min(most, pages - first)));
+    looks_.push_back(begin(lane, buffer, first, std::min(most, pages_end - first)));
     turn_ = (turn_ + 1) % lanes_.size();
     if (looks_.size() > kLookingLanes) end(looks_[looks_.size() - 1 - kLookingLanes]);
   }
   // Less than a page is always sent.
-  if (const std::size_t rest = buffer.size % kPage; rest != 0) {
+  if (const std::size_t rest = (range.offset + range.size) % kPage; rest != 0) {
     const bool is_direct = send_by_best_way(route, [&](const Route& way) {
       send_whole(lanes_[0], buffer.id, buffer.size - rest, way, buffer.id, {buffer.size - rest, rest});
     });

@@ -46,7 +46,8 @@ class DeviceSide {
     DeviceTable* table = nullptr;
     Source source = Source::runs;
   };
-  void copy(const Route& route, DeviceSide* there, const Buffer& buffer, const OnCopied& on_copied);
+  // The range begins with a page, and ends with one or with the buffer.
+  void copy(const Route& route, DeviceSide* there, const Buffer& buffer, Range range, const OnCopied& on_copied);
   void finish(const Route& route, DeviceSide* there, const OnCopied& on_copied);
 
  private:

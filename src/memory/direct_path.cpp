@@ -36,13 +36,13 @@ PagesSent DirectPath::carry(const PagesOrder& order, ObjectId queue_there) {
   throw PathLost{why_lost_};
 }
 
-void DirectPath::copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round,
+void DirectPath::copy(ObjectId queue, ObjectId buffer, Range range, Comparison how, Round round,
                       const OnCopied& on_copied) {
   const std::size_t part = round == Round::last ? kPartInStop : kPart;
-  for (std::size_t start = 0; start < size; start += part) {
+  for (std::size_t done = 0; done < range.size; done += part) {
     const PagesOrder order{buffer,
                            queue,
-                           {start, std::min(part, size - start)},
+                           {range.offset + done, std::min(part, range.size - done)},
                            static_cast<std::uint8_t>(how.kind),
                            static_cast<std::uint8_t>(how.sample.bytes),
                            static_cast<std::uint8_t>(how.sample.at),

@@ -24,7 +24,7 @@ class DirectPath {
   DirectPath& operator=(const DirectPath&) = delete;
 
   // All has come when they return. Throw PathLost: then nobody knows what has, and there is no way any more.
-  void copy(ObjectId queue, ObjectId buffer, std::size_t size, Comparison how, Round round, const OnCopied& on_copied);
+  void copy(ObjectId queue, ObjectId buffer, Range range, Comparison how, Round round, const OnCopied& on_copied);
   // All of a part, as it is.
   struct Place {
     ObjectId queue;

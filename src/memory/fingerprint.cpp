@@ -119,4 +119,9 @@ SentPages::Found SentPages::note(std::size_t number, std::span<const std::byte> 
   return quick == Found::unchanged ? Found::other_fingerprint : quick;
 }
 
+void SentPages::forget(Range range) {
+  const std::size_t end = (range.offset + range.size + kPage - 1) / kPage;
+  for (std::size_t number = range.offset / kPage; number < end; ++number) pages_[number].is_known = false;
+}
+
 }  // namespace grus::memory

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "objects/dirty.hpp"
+
 namespace grus::memory {
 
 inline constexpr std::size_t kPage = 4096;
@@ -55,6 +57,7 @@ class SentPages {
   // it counts as never sent: nobody knows its fingerprint.
   enum class Found : std::uint8_t { unchanged, never_sent, other_sample, other_fingerprint };
   Found note(std::size_t number, std::span<const std::byte> page, Round round);
+  void forget(Range range);  // from the beginning of a page on: it counts as never sent
 
  private:
   struct Sent {

@@ -166,12 +166,13 @@ memory::DirectPath* Transplant::direct_path(Executor& from) {
 }
 
 // If it is for the host to compare. False if it must go another way.
-bool Transplant::copy_directly(const memory::Route& route, Memory& memory, Twin& twin, memory::Round round,
+bool Transplant::copy_directly(const memory::Route& route, const Part& part, memory::Round round,
                                const memory::OnCopied& on_copied) {
-  if (!route.direct || memory.is_image() || (twin.pages && !twin.is_direct)) return false;
+  Twin& twin = part.twin;
+  if (!route.direct || part.is_image() || (twin.pages && !twin.is_direct)) return false;
   twin.is_direct = true;
   try {
-    route.direct->copy(route.queue, memory.id(), memory.size, how_, round, on_copied);
+    for (const Range& range : part.ranges()) route.direct->copy(route.queue, part.id(), range, how_, round, on_copied);
     return true;
   } catch (const memory::PathLost&) {
     for (auto& [id, other] : twins_) other.is_direct = false;
@@ -180,7 +181,32 @@ bool Transplant::copy_directly(const memory::Route& route, Memory& memory, Twin&
   }
 }
 
-void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied) {
+void Transplant::copy_by_host(const memory::Route& route, const Part& part, memory::Round round,
+                              const memory::OnCopied& on_copied) {
+  const auto& [memory, twin, dirty] = part;
+  if (!twin.pages)
+    twin.pages =
+        std::make_unique<memory::SentPages>(part.is_image() ? memory::packed_size(*memory.image) : part.size(), how_);
+  if (part.is_image()) return memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
+  for (const Range& range : part.ranges()) {
+    if (part.is_written_by_host()) twin.pages->forget(range);  // it has changed: no need to compare
+    memory::copy_buffer(route, part.id(), range, contents_here(memory), *twin.pages, round, on_copied);
+  }
+}
+
+// What a device compares, or what doesn't come through this process, is a buffer.
+void Transplant::bridge_image(const memory::Route& route, const Part& part) {
+  Twin& twin = part.twin;
+  const bool needs_one = route.direct || source_side(*part.memory.context);
+  if (!twin.bridge && !twin.pages && needs_one && route.from.has_device() && to_.has_device())
+    twin.bridge = memory::ImageBridge::make(route.from, to_, part.memory);
+  if (!twin.bridge) return;
+  twin.bridge->fill(route.queue);
+  bridges_[twin.bridge.get()] = route.queue;
+}
+
+void Transplant::copy_one(const Part& part, Stage stage, const memory::OnCopied& on_copied) {
+  const auto& [memory, twin, dirty] = part;
   Context& context = *memory.context;
   const memory::Route route = route_of(context);
   if (const auto contents = route.from.contents_of(memory.id()))
@@ -189,32 +215,26 @@ void Transplant::copy_one(Memory& memory, Twin& twin, Stage stage, const memory:
   if (twin.written)
     return memory::copy_written(route, memory.id(), {memory.host_memory->data(), memory.size}, twin.written->take(),
                                 on_copied);
-  if (!memory.is_image() && !twin.table && !twin.pages) {
-    if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(memory.size);
+  if (memory.is_image()) bridge_image(route, part);
+  if (!part.is_image() && !twin.table && !twin.pages) {
+    if (memory::DeviceSide* const side = source_side(context)) twin.table = side->make_table(part.size());
   }
   if (twin.table) {
     using Source = memory::DeviceSide::Source;
-    const auto source = stage == Stage::running ? Source::runs : Source::rests;
-    source_side(context)->copy(route, destination_side(context), {memory.id(), memory.size, twin.table.get(), source},
-                               on_copied);
+    const auto source = stage == Stage::running && !twin.bridge ? Source::runs : Source::rests;
+    for (const Range& range : part.ranges())
+      source_side(context)->copy(route, destination_side(context), {part.id(), part.size(), twin.table.get(), source},
+                                 range, on_copied);
     return;
   }
   const auto round = stage == Stage::running ? memory::Round::another_follows : memory::Round::last;
-  if (copy_directly(route, memory, twin, round, on_copied)) return;
-  if (!twin.pages)
-    twin.pages =
-        std::make_unique<memory::SentPages>(memory.is_image() ? memory::packed_size(*memory.image) : memory.size, how_);
-  if (memory.is_image()) {
-    memory::copy_image(route, memory.id(), *memory.image, *twin.pages, round, on_copied);
-  } else {
-    memory::copy_buffer(route, memory.id(), memory.size, contents_here(memory), *twin.pages, round, on_copied);
-  }
+  if (!copy_directly(route, part, round, on_copied)) copy_by_host(route, part, round, on_copied);
 }
 
 // Out of the program's own memory, which is gone when it has released the object.
-void Transplant::copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all,
-                               const memory::OnCopied& on_copied) {
+void Transplant::copy_borrowed(const Part& part, Stage stage, const Inventory& all, const memory::OnCopied& on_copied) {
   struct Released {};
+  Memory& memory = part.memory;
   BorrowedMemory borrowed{memory};
   const auto check = [&] {
     if (is_released(memory, all)) throw Released{};
@@ -227,8 +247,8 @@ void Transplant::copy_borrowed(Memory& memory, Twin& twin, Stage stage, const In
   };
   try {
     check();
-    copy_one(memory, twin, stage, count);
-    if (twin.table)
+    copy_one(part, stage, count);
+    if (part.twin.table)
       source_side(*memory.context)->finish(route_of(*memory.context), destination_side(*memory.context), count);
   } catch (const Released&) {
   }
@@ -239,15 +259,18 @@ void Transplant::finish_copies(const memory::OnCopied& on_copied) {
     if (side) side->finish(route_of(*context), destination_side(*context), on_copied);
   }
   for (const auto& [context, conveyor] : conveyors_) conveyor->finish();
+  for (const auto& [bridge, queue] : std::exchange(bridges_, {})) bridge->empty(queue);
   for (const auto& [context, courier] : couriers_) {
     if (to_.finish(courier->id()) != CL_SUCCESS) throw Refused{"the destination failed while memory was written"};
   }
 }
 
 void Transplant::free_sides() noexcept {
+  bridges_.clear();
   direct_paths_.clear();
   conveyors_.clear();  // first: its thread writes by the sides
   for (auto& [memory, twin] : twins_) {
+    twin.bridge.reset();
     if (!twin.table) continue;
     for (const auto& [context, side] : source_sides_) {
       if (side && twin.table->fingerprints->context.get() == context) {
@@ -264,14 +287,16 @@ void Transplant::free_sides() noexcept {
 // What was touched since it was copied last, and what was read while commands from before might still have written.
 memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory::OnCopied& on_copied) {
   memory::Copied sum;
-  std::vector<std::pair<Memory*, Twin*>> dirty;
+  std::vector<Part> parts;
   std::set<Executor*> sources;
   for (const auto& memory : all.memories) {
     const auto twin = twins_.find(memory->id().value());
     if (twin == twins_.end() || !twin->second.is_copied || twin->second.is_settled) continue;
     twin->second.is_settled = stage == Stage::stopped;
-    if (!memory->dirty.exchange(false, std::memory_order_relaxed) && !twin->second.is_suspect) continue;
-    dirty.emplace_back(memory.get(), &twin->second);
+    DirtyParts dirty = memory->dirty.take();
+    dirty.add(twin->second.suspect);
+    if (dirty.empty()) continue;
+    parts.push_back({*memory, twin->second, std::move(dirty)});
     sources.insert(&executor_of(*memory->context));
   }
   std::map<Executor*, WhenIdle> idle;
@@ -287,13 +312,14 @@ memory::Copied Transplant::copy(const Inventory& all, Stage stage, const memory:
     sum += more;
     on_copied(more);
   };
-  for (const auto& [memory, twin] : dirty) {
-    Executor& from = executor_of(*memory->context);
-    twin->is_suspect = stage == Stage::running && !(all_sent && idle.at(&from).is_done());
-    if (memory->host && memory->host_ptr) {
-      copy_borrowed(*memory, *twin, stage, all, count);
+  for (const Part& part : parts) {
+    const bool may_change =
+        stage == Stage::running && !(all_sent && idle.at(&executor_of(*part.memory.context)).is_done());
+    part.twin.suspect = may_change ? part.dirty : DirtyParts{};
+    if (part.memory.host && part.memory.host_ptr) {
+      copy_borrowed(part, stage, all, count);
     } else {
-      copy_one(*memory, *twin, stage, count);
+      copy_one(part, stage, count);
     }
   }
   finish_copies(count);

@@ -10,6 +10,7 @@
 #include "memory/copy.hpp"
 #include "memory/device_side.hpp"
 #include "memory/direct_path.hpp"
+#include "memory/image_bridge.hpp"
 #include "memory/written_pages.hpp"
 #include "move/inventory.hpp"
 
@@ -76,12 +77,26 @@ class Transplant {
     Home home = Home::elsewhere;
     std::shared_ptr<HostMemory> memory;
     bool is_copied = false;
+    std::unique_ptr<memory::ImageBridge> bridge;    // of an image that isn't the host's to copy
     std::unique_ptr<memory::SentPages> pages;       // of what the host compares
     std::unique_ptr<memory::DeviceTable> table;     // of what the device does
     std::unique_ptr<memory::WrittenPages> written;  // of what the system watches
     bool is_direct = false;                         // the source knows what was sent
-    bool is_suspect = true;                         // never copied, or while commands from before may have been running
-    bool is_settled = false;                        // copied in the stop: commands that are held back change nothing
+    DirtyParts suspect{.is_all = true,
+                       .ranges = {}};  // never copied, or while commands from before may have been running
+    bool is_settled = false;           // copied in the stop: commands that are held back change nothing
+  };
+  // What is to be looked at of an object.
+  struct Part {
+    Memory& memory;
+    Twin& twin;
+    DirtyParts dirty;
+
+    bool is_image() const { return memory.is_image() && !twin.bridge; }  // to be copied as one
+    ObjectId id() const { return twin.bridge ? twin.bridge->buffer() : memory.id(); }
+    std::size_t size() const { return twin.bridge ? twin.bridge->size() : memory.size; }
+    bool is_written_by_host() const { return !dirty.is_all; }  // or where a command said
+    std::vector<Range> ranges() const { return dirty.rounded(size(), memory::kPage); }
   };
   using Made = std::map<std::uint64_t, ObjectId>;  // by creation
 
@@ -114,11 +129,14 @@ class Transplant {
   static const std::byte* contents_here(const Memory& memory);
   std::unique_ptr<memory::WrittenPages> watch_pages(Memory& memory);
   memory::DirectPath* direct_path(Executor& from);
-  bool copy_directly(const memory::Route& route, Memory& memory, Twin& twin, memory::Round round,
+  bool copy_directly(const memory::Route& route, const Part& part, memory::Round round,
                      const memory::OnCopied& on_copied);
   void finish_copies(const memory::OnCopied& on_copied);
-  void copy_borrowed(Memory& memory, Twin& twin, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
-  void copy_one(Memory& memory, Twin& twin, Stage stage, const memory::OnCopied& on_copied);
+  void copy_borrowed(const Part& part, Stage stage, const Inventory& all, const memory::OnCopied& on_copied);
+  void copy_one(const Part& part, Stage stage, const memory::OnCopied& on_copied);
+  void bridge_image(const memory::Route& route, const Part& part);
+  void copy_by_host(const memory::Route& route, const Part& part, memory::Round round,
+                    const memory::OnCopied& on_copied);
   void free_sides() noexcept;
   std::optional<cl_ulong> clock_of(Executor& executor, Context& context);
   void set_clock(Context& context);
@@ -145,6 +163,7 @@ class Transplant {
   std::map<const Context*, std::unique_ptr<memory::Conveyor>> conveyors_;
   std::shared_ptr<memory::PageWatch> page_watch_;
   std::map<Executor*, std::unique_ptr<memory::DirectPath>> direct_paths_;  // by source; null if there is none
+  std::map<memory::ImageBridge*, ObjectId> bridges_;  // that images are to be filled from, and the queue for that
   std::vector<std::string> notes_;
   std::set<const Context*> timed_;
   std::map<const Context*, Executor*> sources_;  // where each was

@@ -247,6 +247,7 @@ void Transplant::forget_twin(std::uint64_t memory) {
     Context& context = *twin->second.table->fingerprints->context;
     source_side(context)->free(*twin->second.table);
   }
+  bridges_.erase(twin->second.bridge.get());
   twins_.erase(twin);
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "objects/dirty.hpp"
 #include "objects/event.hpp"
 
 namespace grus {
@@ -36,11 +37,6 @@ std::shared_ptr<HostMemory> memory_in_pages(std::size_t size);
 
 // What kernels may do: of a program's flags all that drivers are told.
 inline constexpr cl_mem_flags kDeviceAccess = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
-
-struct Range {
-  std::size_t offset = 0;
-  std::size_t size = 0;
-};
 
 using Triple = std::array<std::size_t, 3>;
 
@@ -90,7 +86,13 @@ class Memory : public Object {
   void touch() {
     Memory* whole = this;
     while (whole->parent) whole = whole->parent.get();
-    whole->dirty.store(true, std::memory_order_relaxed);
+    whole->dirty.add_all();
+  }
+  // The same if it is known where, of a buffer.
+  void touch(Range range) {
+    Memory* whole = this;
+    for (; whole->parent; whole = whole->parent.get()) range.offset += whole->origin;
+    whole->dirty.add(range);
   }
 
   // Gives it memory that Grus owns to live in.
@@ -130,7 +132,7 @@ class Memory : public Object {
   std::byte* host = nullptr;
   std::shared_ptr<HostMemory> host_memory;
 
-  std::atomic<bool> dirty{true};
+  Dirty dirty;
   std::atomic<cl_uint> map_count{0};
   SpinLock lock;  // guards the list of mappings and their pointers, and the callbacks
   std::vector<std::function<void()>> gone_callbacks;  // of the program's

@@ -114,6 +114,18 @@ class DirectTest(unittest.TestCase):
                 self.assertGreater(moved["sent_direct"], 0)
             subject.end()
 
+    def test_images(self):
+        """Go as buffers do, and again only the pages that were written."""
+        servers = [self.server(), self.server()]
+        subject = self.subject(servers[0], "images")
+        for server in (servers[1], servers[0]):
+            moved = self.move(subject, server, bytes_per_second=64 << 20)
+            self.assertEqual(moved["plan"]["notes"], [])
+            self.assertEqual(moved["sent_direct"], moved["sent_running"] + moved["sent_stopped"])
+            self.assertGreater(moved["sent_direct"], 5 << 20)
+            self.assertLess(moved["sent_stopped"], 1 << 20)
+        subject.end()
+
     def test_with_tls(self):
         keys = self.folder / "keys"
         subprocess.run([GRUS, "keys", keys, "--host", "127.0.0.1"], stdout=subprocess.DEVNULL, check=True)

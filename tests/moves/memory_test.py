@@ -30,6 +30,20 @@ class MemoryTest(TestCase):
                 self.move(subject, to="local", fingerprint="xxh3")
             subject.end()
 
+    def test_what_is_known_to_be_written(self):
+        """Without kernels, nothing else is looked at in the stop: neither by the host, nor by a device, nor by a server."""
+        first, second = self.server(), self.server()
+        own = {"GRUS_MEMORY": "own"}
+        ways = [({}, [first.address, second.address, "local"]), (own, [self.server(**own).address, "local"])]
+        for environment, places in ways:
+            for kernels, least, most in ((0, 1, 4 << 20), (1, 16 << 20, 16 << 20)):
+                subject = self.subject("ways", kernels, environment=environment)
+                for place in places * 2:
+                    moved = self.move(subject, to=place, bytes_per_second=64 << 20)
+                    read = sum(phase["read"] for phase in moved["phases"] if phase["phase"] == "last copy")
+                    self.assertTrue(least <= read <= most, moved)
+                subject.end()
+
     def test_pages_that_cannot_be_watched(self):
         server = self.server()
         subject = self.subject("ways", options=["--gpu", server.address])

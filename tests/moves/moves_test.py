@@ -52,6 +52,16 @@ class MovesTest(TestCase):
     def test_image_of_which_a_part_is_mapped(self):
         self.round_trip("image")
 
+    def test_images_of_every_type(self):
+        self.round_trip("images")
+        subject = self.subject("images", environment={"GRUS_MEMORY": "own"})
+        server = self.server(GRUS_MEMORY="own")
+        for place in [{"to": server.address}, {"to": "local", "device": "0:1"}, {"to": "local", "device": "0:0"}] * 2:
+            self.move(subject, **place)
+            self.assertTrue(subject.ask("suspend")["ok"])
+            self.assertTrue(subject.ask("resume", **place)["ok"])
+        subject.end()
+
     def test_times_of_events_go_on(self):
         self.round_trip("clock")
 

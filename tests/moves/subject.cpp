@@ -13,6 +13,7 @@
 //   rebuild      a large program that is built all the time, longer than a move takes
 //   programs [COUNT]   a kernel of each of so many programs in turn
 //   image        an image, of which a part is mapped and written, and then all of it
+//   images       one of every type, a little of which is written all the time
 //   clock        the times of events never go back
 //   enqueue [WORDS]   a thread that only enqueues; tells its longest calls: when, how long, and how often meanwhile
 //                another thread took the core from it
@@ -23,10 +24,9 @@
 //                and that, `look` reads; prints what it read, or `done`
 //   flip         pages that are changed and changed back all the time
 //   swap         blocks of 32 bytes that are swapped within each page all the time
-//   ways         one buffer of 16 MiB, a little of which is written all the time in every way there is
+//   ways [0]     one buffer of 16 MiB, a little of which is written all the time in every way there is; 0: by no kernel
 //   state        as told by lines of input: `add` adds 1 to every word of a buffer, `make` makes another, `free`
-//   releases
-//                that; prints what each word is
+//                frees that; prints what each word is
 #include "subject.hpp"
 
 #include <functional>
@@ -54,6 +54,7 @@ int main(int argc, char** argv) {
       {"rebuild", [](Given) { rebuild(); }},
       {"programs", many_programs},
       {"image", [](Given) { image(); }},
+      {"images", [](Given) { images(); }},
       {"clock", [](Given) { clock_goes_on(); }},
       {"enqueue", enqueue},
       {"backlog", backlog},
@@ -62,7 +63,7 @@ int main(int argc, char** argv) {
       {"count", [](Given) { count(); }},
       {"flip", [](Given) { flip(); }},
       {"swap", [](Given) { swap(); }},
-      {"ways", [](Given) { ways(); }},
+      {"ways", ways},
       {"state", [](Given) { state(); }},
   };
   const auto program = programs.find(what);

@@ -1,6 +1,7 @@
 // Programs whose memory changes while they are moved.
 #include <sys/mman.h>
 
+#include <array>
 #include <atomic>
 #include <iostream>
 #include <numeric>
@@ -155,6 +156,16 @@ class Ways {
           "clEnqueueWriteBuffer");
     std::copy(words.begin(), words.end(), expected_.begin() + static_cast<std::ptrdiff_t>(part.start));
   }
+  void by_write_to_part() {
+    const Part part = some();
+    const size_t start = part.start % kWords / 2;
+    const size_t words = std::min(part.words, kWords / 2 - start);
+    const Words all(words, part.value);
+    check(clEnqueueWriteBuffer(subject_.queue, second_half_, CL_TRUE, 4 * start, 4 * words, all.data(), 0, nullptr,
+                               nullptr),
+          "clEnqueueWriteBuffer");
+    std::fill_n(expected_.begin() + static_cast<std::ptrdiff_t>(kWords / 2 + start), words, part.value);
+  }
   void by_map() {
     const Part part = some();
     cl_int code = CL_SUCCESS;
@@ -180,25 +191,35 @@ class Ways {
     const size_t start = random_() % kWords;
     return {start, std::min<size_t>(1 + random_() % 2000, kWords - start), static_cast<cl_uint>(random_())};
   }
+  cl_mem make_second_half() {
+    const cl_buffer_region half{2 * kWords, 2 * kWords};  // bytes
+    cl_int code = CL_SUCCESS;
+    cl_mem made = clCreateSubBuffer(memory_, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &half, &code);
+    check(code, "clCreateSubBuffer");
+    return made;
+  }
 
   std::minstd_rand random_{1};
   Subject subject_;
   cl_kernel flip_ = subject_.kernel("flip");
   cl_mem memory_ = subject_.zeroes(kWords);
+  cl_mem second_half_ = make_second_half();
   Words expected_ = Words(kWords);
 };
 
 }  // namespace
 
-void ways() {
+void ways(const Sizes& sizes) {
+  const bool has_kernels = sizes.empty() || sizes[0] != 0;
   Ways ways;
   Rounds rounds;
   while (rounds.next()) {
     rounds.begin();
-    ways.by_kernel();
+    if (has_kernels) ways.by_kernel();
     ways.by_fill();
     ways.by_copy();
     ways.by_write();
+    ways.by_write_to_part();
     ways.by_map();
     ways.finish();
     std::this_thread::sleep_for(std::chrono::milliseconds{1});  // it is to be a little
@@ -407,6 +428,71 @@ void image() {
     }
     check(clEnqueueUnmapMemObject(subject.queue, picture, pixels, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
   }
+  rounds.tell();
+}
+
+namespace {
+
+// One image of a type, a small part of which is written again and again, and what it must hold.
+class Picture {
+ public:
+  Picture(const Subject& subject, cl_mem_object_type type, std::array<size_t, 3> extent)
+      : subject_{subject}, extent_{extent}, expected_(extent[0] * extent[1] * extent[2], 7) {
+    const cl_image_format format{CL_RGBA, CL_UNSIGNED_INT8};  // a word each
+    cl_image_desc desc{};
+    desc.image_type = type;
+    desc.image_width = extent[0];
+    desc.image_height = extent[1];
+    desc.image_depth = extent[2];
+    desc.image_array_size = type == CL_MEM_OBJECT_IMAGE1D_ARRAY ? extent[1] : extent[2];
+    cl_int code = CL_SUCCESS;
+    image_ = clCreateImage(subject.context, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, &format, &desc, expected_.data(),
+                           &code);
+    check(code, "clCreateImage");
+  }
+  void write(cl_uint round) {
+    const std::array<size_t, 3> origin{round % (extent_[0] - 1), round / 64 % extent_[1], round / 512 % extent_[2]};
+    const std::array<size_t, 3> region{2, 1, 1};
+    const cl_uint words[2] = {round, ~round};
+    check(clEnqueueWriteImage(subject_.queue, image_, CL_TRUE, origin.data(), region.data(), 0, 0, words, 0, nullptr,
+                              nullptr),
+          "clEnqueueWriteImage");
+    const size_t at = (origin[2] * extent_[1] + origin[1]) * extent_[0] + origin[0];
+    expected_[at] = words[0];
+    expected_[at + 1] = words[1];
+  }
+  void check_all() const {
+    Words now(expected_.size());
+    const std::array<size_t, 3> origin{};
+    check(clEnqueueReadImage(subject_.queue, image_, CL_TRUE, origin.data(), extent_.data(), 0, 0, now.data(), 0,
+                             nullptr, nullptr),
+          "clEnqueueReadImage");
+    if (now != expected_) fail("an image of " + std::to_string(extent_[2]) + " slices");
+  }
+
+ private:
+  const Subject& subject_;
+  const std::array<size_t, 3> extent_;
+  Words expected_;
+  cl_mem image_ = nullptr;
+};
+
+}  // namespace
+
+void images() {
+  Subject subject;
+  Picture pictures[] = {{subject, CL_MEM_OBJECT_IMAGE1D, {4096, 1, 1}},
+                        {subject, CL_MEM_OBJECT_IMAGE1D_ARRAY, {2048, 16, 1}},
+                        {subject, CL_MEM_OBJECT_IMAGE2D, {1000, 500, 1}},
+                        {subject, CL_MEM_OBJECT_IMAGE2D_ARRAY, {256, 256, 8}},
+                        {subject, CL_MEM_OBJECT_IMAGE3D, {128, 64, 32}}};
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    for (Picture& picture : pictures) picture.write(round);
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});  // it is to be a little
+  }
+  for (const Picture& picture : pictures) picture.check_all();
   rounds.tell();
 }
 

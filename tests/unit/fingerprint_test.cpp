@@ -349,7 +349,7 @@ class CopyTest : public ::testing::TestWithParam<memory::Sample> {
   memory::Copied copy(memory::Round round) {
     memory::Copied sum;
     memory::Conveyor conveyor{memory::kChunk, memory::Conveyor::Overlap::on};
-    memory::copy_buffer({from_, to_, {}, conveyor}, kBuffer, kSize, nullptr, pages_, round,
+    memory::copy_buffer({from_, to_, {}, conveyor}, kBuffer, {0, kSize}, nullptr, pages_, round,
                         [&](const auto& more) { sum += more; });
     conveyor.finish();
     return sum;
