@@ -12,7 +12,7 @@ usage: bench/gpu.sh [--prebuilt] [--native-only] [--quick] [--only PART] [--plat
   --prebuilt       use build/bin and build/lib as they are; otherwise make builds them first
   --native-only    leave Grus out: native against native, to see how far two equal runs differ here
   --quick          a short overhead table that decides nothing
-  --only PART      tests, overhead, served, moves, fingerprints, tenants or workloads; default all
+  --only PART      tests, overhead, served, sessions, moves, fingerprints, tenants or workloads; default all
   --platform PART  part of the platform's name; default NVIDIA if its driver is there, else any
   --minutes N      end after about N minutes (default 20)
   --out FOLDER     put the JSON files there (default bench/results)
@@ -39,8 +39,8 @@ while [ $# -gt 0 ]; do
   shift
 done
 case $only in
-  '' | tests | overhead | served | moves | fingerprints | tenants | workloads) ;;
-  *) echo "gpu.sh: --only takes tests, overhead, served, moves, fingerprints, tenants or workloads" >&2; exit 2 ;;
+  '' | tests | overhead | served | sessions | moves | fingerprints | tenants | workloads) ;;
+  *) echo "gpu.sh: --only takes tests, overhead, served, sessions, moves, fingerprints, tenants or workloads" >&2; exit 2 ;;
 esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
@@ -168,6 +168,11 @@ else
   if wanted served; then
     share=$([ -n "$only" ] && echo 60 || echo 120)
     measure served $(($(left) / share)) bench/overhead_run.py --mode grus --mode unix --mode tcp --json "$out/served-$name.json"
+  fi
+  if wanted sessions; then
+    title "sessions"
+    timeout 300 python3 bench/sessions.py --sessions 8 --rounds 6 --pause 2 --vendors "$vendors" --json "$out/sessions-$name.json"
+    worst $?
   fi
   if wanted moves; then
     title "moves: tests"

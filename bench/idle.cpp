@@ -1,5 +1,6 @@
 // A program that has used a device, says which and whose driver, and waits until its input ends. --without: it uses
-// none.
+// none. --set-up: it only makes a context and a queue, and says how many milliseconds that took from its first call.
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -8,11 +9,19 @@
 
 int main(int argc, char** argv) {
   std::optional<bench::Device> device;
+  const bool is_set_up = argc > 1 && std::strcmp(argv[1], "--set-up") == 0;
+  const auto start = std::chrono::steady_clock::now();
   if (argc > 1 && std::strcmp(argv[1], "--without") == 0) {
     std::printf("none\tnone\n");
   } else {
     try {
       device.emplace(bench::Choice{});
+      if (is_set_up) {
+        const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+        std::printf("%s\t%s\t%.3f\n", device->text(CL_DEVICE_NAME).c_str(), device->text(CL_DRIVER_VERSION).c_str(),
+                    took.count());
+        return 0;
+      }
       device->build(bench::kCountingKernels);
       const auto tick = device->kernel("tick");
       cl_uint count = 0;

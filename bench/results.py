@@ -41,7 +41,8 @@ CROWD = """So many programs at a time on one device that has a part of the memor
 killed at random. Every result was right; *before* and *after* are of the server with no program there."""
 
 SESSIONS = """Programs that have used a device of one server and now wait, all at once. Memory that processes share is divided
-among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL."""
+among them, but for *worker alone*; the middle of all. A program's is what it has more than one without OpenCL. And how long a program takes
+from its first call to a context and a queue: natively, and with a server whose next worker is ready."""
 
 GUEST = """virtio-CL's workloads in a guest, on the host's device, against the same on the host: time in OpenCL calls without
 builds. virtio-CL's own overhead is that of whole programs with KVM, and by options that of calls; where guests are emulated, their part

@@ -28,6 +28,17 @@ class Input {
     last_ = stream_.receive_some(ahead_.data(), ahead_.size());
     return has_some();
   }
+  // The body of the next message, if that is of such a kind and has come already.
+  std::optional<std::span<const std::byte>> peek(Kind kind) {
+    if (in_blocks_ != 0 || block_first_ != block_.size() || !take_some()) return std::nullopt;
+    const auto there = std::span<const std::byte>{ahead_}.subspan(first_, last_ - first_);
+    Head head;
+    if (there.size() < sizeof head) return std::nullopt;
+    std::memcpy(&head, there.data(), sizeof head);
+    const auto rest = there.subspan(sizeof head);
+    if (head.kind != kind || rest.size() < head.body) return std::nullopt;
+    return rest.first(head.body);
+  }
   // So many of the next bytes come in blocks (packing.hpp).
   void expect_blocks(std::size_t size) { in_blocks_ = size; }
   void read(void* to, std::size_t size) {

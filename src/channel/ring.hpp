@@ -45,6 +45,7 @@ class RingStream final : public Stream {
   void wait_for_end() override;
   void shut() override;
   void abandon() override;
+  bool is_awake() const override { return out_.state->consumer_sleeps.load(std::memory_order_relaxed) == 0; }
 
   // How long to look again and again before sleeping: for hosts with cores to spare.
   void spin_for(std::chrono::nanoseconds time) { spin_ = time; }

@@ -61,6 +61,8 @@ class Stream {
   virtual std::size_t outstanding() const { return 0; }
   // Bytes per second that the other side takes; 0: not known, or as fast as memory is.
   virtual std::uint64_t rate() const { return 0; }
+  // Whether the other side is known to be at work, so that it needn't be woken for what comes next.
+  virtual bool is_awake() const { return false; }
   // The memory of all that was sent may change from here on.
   virtual void let_go() {}
 

@@ -210,6 +210,7 @@ Subcommand add_worker(CLI::App& grus) {
   CLI::App* app = grus.add_subcommand("worker", "")->group("");
   app->add_option("control", *control)->required();
   app->add_flag("!--no-sandbox", options->sandbox);
+  app->add_flag("!--no-ready-contexts", options->ready_contexts);
   app->add_option("--objects", options->objects);
   app->add_option("--build-limit", options->build_limit);
   app->add_option("--output-limit", options->output_limit);

@@ -1,6 +1,6 @@
 #include "executor/connection.hpp"
 
-#include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,10 +15,9 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kBatch = 16 * 1024;
-constexpr auto kDry = 20us;         // after so long without a message the server may have nothing left to do
-constexpr auto kNap = 100us;        // and no message waits longer than this
-constexpr auto kStaysAwake = 10ms;  // for: messages that come one after the other
-constexpr auto kQuiet = 100ms;      // without a message the thread listens to what the server says unasked
+constexpr auto kDry = 20us;     // after so long without a message the server may have nothing left to do
+constexpr auto kSoon = 100us;   // and no command waits longer than this
+constexpr auto kQuiet = 100ms;  // without a message the thread listens to what the server says unasked
 
 // For comparisons: off lets every message leave alone.
 std::size_t batch_size() {
@@ -61,7 +60,7 @@ Connection::Connection(channel::Opened channel, std::string server)
     : stream_{std::move(channel.stream)},
       memory_{std::move(channel.memory)},
       server_{std::move(server)},
-      kick_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
+      timer_{timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)},
       batch_size_{batch_size()},
       last_sent_{Clock::now()},
       input_{*stream_} {
@@ -82,8 +81,8 @@ void Connection::close() {
     stream_->shut();
     fail_pending();
   });
-  asleep_ = true;
-  kick();
+  wakes_ = Wakes::never;  // it may be about to sleep
+  wake_thread(Wakes::now);
   thread_.join();
 }
 
@@ -95,7 +94,7 @@ Connection::Number Connection::expect(Pending pending) {
     if (!waited_for) pending.on_answer(nullptr);
     pending.done = true;
   } else if (!waited_for && expected_++ == 0 && waiting_ == 0) {
-    kick();
+    wake_thread(Wakes::now);
   }
   if (waited_for || !pending.done) pending_.emplace(number, std::move(pending));
   return number;
@@ -136,7 +135,7 @@ void Connection::wait_until(const std::function<bool()>& done) {
 
 // With in_mutex_ held: who receives what is still to come, if nobody waits for it.
 void Connection::leave_to_thread() {
-  if (waiting_ == 0 && expected_ != 0) kick();
+  if (waiting_ == 0 && expected_ != 0) wake_thread(Wakes::now);
 }
 
 void Connection::has_waited() {
@@ -150,10 +149,13 @@ void Connection::flush() {
 }
 
 void Connection::send_soon() {
-  if (out_.size() >= batch_size_ || Clock::now() - last_sent_.load(std::memory_order_relaxed) > kDry) {
+  const auto is_dry = [&] {
+    return !stream_->is_awake() && Clock::now() - last_sent_.load(std::memory_order_relaxed) > kDry;
+  };
+  if (out_.size() >= batch_size_ || is_dry()) {
     send(nullptr);
   } else {
-    kick();
+    wake_thread(Wakes::soon);
   }
 }
 
@@ -299,29 +301,29 @@ void Connection::fail_pending() {
   changed_.notify_all();
 }
 
-void Connection::kick() {
-  if (!asleep_.load() || !asleep_.exchange(false)) return;
-  const std::uint64_t one = 1;
-  (void)!write(kick_.get(), &one, sizeof one);
+// By a timer, since who sends is about to wait more often than not, and sends all then. It isn't stopped for that: the
+// thread finds nothing to do.
+void Connection::wake_thread(Wakes when) {
+  Wakes before = wakes_.load();
+  do {
+    if (before >= when) return;
+  } while (!wakes_.compare_exchange_weak(before, when));
+  const std::chrono::nanoseconds time = when == Wakes::now ? 1ns : when == Wakes::soon ? kSoon : kQuiet;
+  const itimerspec once{{0, 0}, {0, time.count()}};
+  timerfd_settime(timer_.get(), 0, &once, nullptr);
 }
 
 // Whoever has the lock sends, and may wait for the server to receive, which may wait for this thread to do so.
-Connection::Rest Connection::send_rest() {
+bool Connection::send_rest() {
   const std::unique_lock lock{out_mutex_, std::try_to_lock};
-  if (!lock) return Rest::busy;
-  if (out_.empty()) return Rest::none;
-  send(nullptr);
-  return Rest::sent;
+  if (lock && !out_.empty()) send(nullptr);
+  return lock.owns_lock();
 }
 
 void Connection::run() {
-  auto awake_until = Clock::now();
   while (!is_lost()) {
-    bool stays_awake = Clock::now() < awake_until;
-    if (!stays_awake) {
-      asleep_ = true;
-      stays_awake = send_rest() != Rest::none;  // what came before the thread was known to sleep
-    }
+    wakes_ = Wakes::never;
+    const bool is_sent = send_rest();  // else nobody may tell of what is left
     const bool is_quiet = Clock::now() - last_sent_.load(std::memory_order_relaxed) > kQuiet;
     bool has_some = false;  // read ahead by somebody who waited
     const bool receives = with_lock([&] {
@@ -329,11 +331,11 @@ void Connection::run() {
       has_some = input_.has_some();
       return true;
     });
-    channel::Stream::Wish wish{.in = receives, .also = kick_.get()};
+    channel::Stream::Wish wish{.in = receives, .also = timer_.get()};
     if (has_some) {
       wish.limit = 0ns;
-    } else if (stays_awake) {
-      wish.limit = kNap;
+    } else if (!is_sent) {
+      wish.limit = kSoon;
     } else if (!receives) {
       wish.limit = kQuiet;
     }
@@ -344,11 +346,9 @@ void Connection::run() {
       with_lock([&] { lose(lost.what()); });
     }
     if (ready.also) {
-      std::uint64_t kicks = 0;
-      (void)!read(kick_.get(), &kicks, sizeof kicks);
-      awake_until = Clock::now() + kStaysAwake;
+      std::uint64_t expirations = 0;
+      (void)!read(timer_.get(), &expirations, sizeof expirations);
     }
-    if (send_rest() == Rest::sent) awake_until = Clock::now() + kStaysAwake;
     if (!ready.in && !has_some) continue;
     std::unique_lock lock{in_mutex_};
     if (receiving_ || waiting_ != 0) continue;

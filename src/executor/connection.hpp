@@ -45,16 +45,16 @@ class Connection {
   void tell(channel::Kind kind, const Values&... values) {
     post(nullptr, nullptr, kind, values...);
   }
-  // What gives the device nothing to do: it leaves with what comes next, or soon after. Where it is, for
+  // What gives the device nothing to do: it leaves with what comes next, or some time later. Where it is, for
   // take_back().
   template <typename... Values>
-  Position tell_soon(channel::Kind kind, const Values&... values) {
+  Position tell_later(channel::Kind kind, const Values&... values) {
     const std::lock_guard lock{out_mutex_};
     put(0, 0, kind, values...);
     if (out_.size() >= batch_size_) {
       send(nullptr);
     } else {
-      kick();
+      wake_thread(Wakes::late);
     }
     return last_;
   }
@@ -178,10 +178,11 @@ class Connection {
   void receive_one();
   void receive_bulk(const HostBlock& to, std::size_t size);
   void lose(const std::string& why);
-  enum class Rest { none, sent, busy };
-  Rest send_rest();
+  bool send_rest();  // false if somebody else has the lock for that
   void wait_for_room();
-  void kick();
+  // When the thread is to be woken, if it sleeps, to send what nobody else has sent until then, or to receive.
+  enum class Wakes : std::uint8_t { never, late, soon, now };
+  void wake_thread(Wakes when);
   void run();
   void fail_pending();
   void leave_to_thread();
@@ -190,9 +191,9 @@ class Connection {
   const std::unique_ptr<channel::Stream> stream_;
   const std::shared_ptr<channel::SharedMemory> memory_;
   const std::string server_;
-  const channel::Descriptor kick_;  // wakes the thread
+  const channel::Descriptor timer_;  // wakes the thread
   const std::size_t batch_size_;
-  std::atomic<bool> asleep_{false};
+  std::atomic<Wakes> wakes_{Wakes::now};
   std::atomic<bool> lost_{false};
   std::atomic<std::uint64_t> round_trips_{0};
 

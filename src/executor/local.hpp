@@ -32,6 +32,9 @@ class LocalExecutor final : public Executor {
   // Commands for this device wait for their turn. Before there are queues; the turn outlives this.
   void share_device(std::uint32_t platform, cl_uint index, Turn& turn);
   Turn* turn_at(ObjectId queue) const { return queues_[queue] ? queues_[queue]->turn : nullptr; }
+  // Makes a context of the device before somebody wants one, which takes a GPU's driver long. The first that is made of
+  // such a device alone is it; contexts of other devices are given up then.
+  void make_context_ready(std::uint32_t platform, cl_uint index);
   // Whether a launch is to be sent some pieces at a time, between which the device may be given to others; and what
   // waits there until it is back.
   bool goes_in_pieces(const command::Launch& launch, ObjectId queue);
@@ -126,6 +129,12 @@ class LocalExecutor final : public Executor {
     int version = 0;
     ErrorNotice notice;
   };
+  enum class Listens : bool { no, yes };
+  static Result<std::shared_ptr<VendorContext>> make_context(const VendorPlatform& platform,
+                                                             std::span<const cl_device_id> devices,
+                                                             std::span<const cl_context_properties> properties,
+                                                             Listens listens);
+  std::shared_ptr<VendorContext> take_ready_context(std::span<const cl_device_id> devices);
   struct VendorQueue {
     cl_command_queue handle = nullptr;
     cl_device_id device = nullptr;
@@ -203,6 +212,7 @@ class LocalExecutor final : public Executor {
   std::shared_ptr<std::atomic<int>> askers_ = std::make_shared<std::atomic<int>>(0);
   VendorTable<cl_device_id> devices_;
   VendorTable<std::shared_ptr<VendorContext>*> contexts_;
+  std::map<cl_device_id, std::shared_ptr<VendorContext>> ready_contexts_;
   VendorTable<VendorQueue*> queues_;
   VendorTable<VendorMemory> memories_;
   VendorTable<cl_sampler> samplers_;

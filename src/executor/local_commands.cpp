@@ -1,6 +1,7 @@
 // LocalExecutor: commands on memory, and waiting for them.
 #include "base/log.hpp"
 #include "command/callbacks.hpp"
+#include "executor/event_call.hpp"
 #include "executor/local_place.hpp"
 
 namespace grus {
@@ -290,15 +291,8 @@ Result<cl_ulong> LocalExecutor::event_profile(ObjectId id, cl_profiling_info que
 }
 
 cl_int LocalExecutor::when_event(ObjectId id, cl_int status, std::function<void(cl_int)> call) {
-  cl_event event = events_[id].last;
-  auto owner = std::make_unique<std::function<void(cl_int)>>(std::move(call));
-  const auto reached = [](cl_event, cl_int now, void* data) {
-    const std::unique_ptr<std::function<void(cl_int)>> mine{static_cast<std::function<void(cl_int)>*>(data)};
-    (*mine)(now);
-  };
-  const cl_int code = functions(event).clSetEventCallback(event, status, reached, owner.get());
-  if (code == CL_SUCCESS) (void)owner.release();  // the callback's now
-  return code;
+  const auto made = EventCall::make(events_[id].last, status, std::move(call));
+  return made ? CL_SUCCESS : made.error();
 }
 
 }  // namespace grus

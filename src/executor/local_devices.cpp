@@ -4,7 +4,9 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/thread.hpp"
 #include "command/callbacks.hpp"
+#include "executor/event_call.hpp"
 #include "executor/local.hpp"
 #include "executor/query.hpp"
 
@@ -174,30 +176,63 @@ std::vector<cl_device_id> LocalExecutor::handles_of(std::span<const ObjectId> id
   return handles;
 }
 
-cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
-                                     std::span<const cl_context_properties> properties, ErrorNotice notice) {
-  const auto handles = handles_of(devices);
+Result<std::shared_ptr<LocalExecutor::VendorContext>> LocalExecutor::make_context(
+    const VendorPlatform& platform, std::span<const cl_device_id> devices,
+    std::span<const cl_context_properties> properties, Listens listens) {
   std::vector<cl_context_properties> list{CL_CONTEXT_PLATFORM,
-                                          reinterpret_cast<cl_context_properties>(platforms_[platform].handle)};
+                                          reinterpret_cast<cl_context_properties>(platform.handle)};
   list.insert(list.end(), properties.begin(), properties.end());
   list.push_back(0);
   auto context = std::make_shared<VendorContext>();
-  context->notice = std::move(notice);
-  context->version = platforms_[platform].version;
+  context->version = platform.version;
   const auto on_error = [](const char* text, const void* data, std::size_t size, void* owner) {
     if (!owner) {  // Oclgrind hands the user's data over in the place of its own
       owner = const_cast<void*>(data);
       data = nullptr;
       size = 0;
     }
-    static_cast<VendorContext*>(owner)->notice(text, data, size);
+    if (const auto& notice = static_cast<VendorContext*>(owner)->notice) notice(text, data, size);
   };
   cl_int code = CL_SUCCESS;
-  const bool listens = context->notice != nullptr;
-  context->handle = functions(handles[0])
-                        .clCreateContext(list.data(), static_cast<cl_uint>(handles.size()), handles.data(),
-                                         listens ? +on_error : nullptr, listens ? context.get() : nullptr, &code);
-  if (!context->handle) return code;
+  const bool has_callback = listens == Listens::yes;
+  context->handle =
+      functions(devices[0])
+          .clCreateContext(list.data(), static_cast<cl_uint>(devices.size()), devices.data(),
+                           has_callback ? +on_error : nullptr, has_callback ? context.get() : nullptr, &code);
+  if (!context->handle) return Failure{code};
+  return context;
+}
+
+void LocalExecutor::make_context_ready(std::uint32_t platform, cl_uint index) {
+  cl_device_id device = platforms_[platform].devices[index];
+  if (auto made = make_context(platforms_[platform], {&device, 1}, {}, Listens::yes))
+    ready_contexts_[device] = std::move(*made);
+}
+
+// The others would only take room.
+std::shared_ptr<LocalExecutor::VendorContext> LocalExecutor::take_ready_context(std::span<const cl_device_id> devices) {
+  if (ready_contexts_.empty()) return nullptr;
+  std::shared_ptr<VendorContext> taken;
+  if (devices.size() == 1) {
+    if (const auto found = ready_contexts_.extract(devices[0]); !found.empty()) taken = found.mapped();
+  }
+  const auto give_up = [rest = std::exchange(ready_contexts_, {})] {
+    for (const auto& [device, context] : rest) functions(context->handle).clReleaseContext(context->handle);
+  };
+  start_thread("grus-contexts", give_up).detach();
+  return taken;
+}
+
+cl_int LocalExecutor::create_context(ObjectId id, std::span<const ObjectId> devices, std::uint32_t platform,
+                                     std::span<const cl_context_properties> properties, ErrorNotice notice) {
+  const auto handles = handles_of(devices);
+  auto context = properties.empty() ? take_ready_context(handles) : nullptr;
+  if (!context) {
+    auto made = make_context(platforms_[platform], handles, properties, notice ? Listens::yes : Listens::no);
+    if (!made) return made.error();
+    context = std::move(*made);
+  }
+  context->notice = std::move(notice);
   auto owner = std::make_unique<std::shared_ptr<VendorContext>>(std::move(context));
   contexts_.set(id, owner.get());
   (void)owner.release();  // the table's now
@@ -337,37 +372,21 @@ void LocalExecutor::when_idle(Whose whose, std::function<void()> call) {
     call();
     --*askers;
   };
-  struct Marked {
-    std::shared_ptr<Pending> pending;
-    std::atomic<bool> is_told{false};
-    void tell() {
-      if (!is_told.exchange(true)) pending->one_is_idle();
-    }
-  };
   for (cl_event marker : markers) {
-    const auto marked = std::make_shared<Marked>();
-    marked->pending = pending;
-    auto owner = std::make_unique<std::shared_ptr<Marked>>(marked);
-    const auto finished = [](cl_event, cl_int, void* data) {
-      const std::unique_ptr<std::shared_ptr<Marked>> mine{static_cast<std::shared_ptr<Marked>*>(data)};
-      (*mine)->tell();
-    };
-    if (functions(marker).clSetEventCallback(marker, CL_COMPLETE, finished, owner.get()) == CL_SUCCESS) {
-      (void)owner.release();                    // the callback's now
-      if (is_finished(marker)) marked->tell();  // Oclgrind doesn't call for what is finished already
-    } else {
+    const auto made = EventCall::make(marker, CL_COMPLETE, [pending](cl_int) { pending->one_is_idle(); });
+    if (!made) {
       functions(marker).clWaitForEvents(1, &marker);
-      marked->tell();
+      pending->one_is_idle();
     }
-    if (whose == Whose::all) {
+    if (whose == Whose::all || !made) {
       functions(marker).clReleaseEvent(marker);
       continue;
     }
     // NVIDIA's driver calls many milliseconds late while there are other commands; a move can't wait for that.
     const std::shared_ptr<_cl_event> keeper{marker, [](cl_event event) { functions(event).clReleaseEvent(event); }};
-    watch_.add([keeper, marked] {
-      if (!marked->is_told && is_finished(keeper.get())) marked->tell();
-      return marked->is_told.load();
+    watch_.add([keeper, call = *made] {
+      if (!call->is_made() && is_finished(keeper.get())) call->make_it(CL_COMPLETE);
+      return call->is_made();
     });
   }
   pending->one_is_idle();

@@ -118,7 +118,7 @@ Result<cl_uint> RemoteExecutor::device_count(std::uint32_t platform) {
 }
 
 void RemoteExecutor::name_device(std::uint32_t platform, cl_uint index, ObjectId id) {
-  connection_->tell(Kind::name_device, platform, index, id);
+  connection_->tell_later(Kind::name_device, platform, index, id);
   const std::lock_guard lock{mutex_};
   devices_[id.value()] = platforms_[platform].devices[index];
 }
@@ -235,14 +235,14 @@ cl_int RemoteExecutor::create_buffer(const NewBuffer& buffer) {
   } else if (contents) {
     connection_->tell_with(block, Kind::create_buffer, buffer, place);
   } else {
-    memory.told = connection_->tell_soon(Kind::create_buffer, buffer, place);
+    memory.told = connection_->tell_later(Kind::create_buffer, buffer, place);
   }
   if (code == CL_SUCCESS) memories_.set(buffer.id, std::move(memory));
   return code;
 }
 
 cl_int RemoteExecutor::create_sub_buffer(ObjectId id, ObjectId parent, cl_mem_flags flags, Range range) {
-  connection_->tell(Kind::create_sub_buffer, id, parent, flags, range);
+  connection_->tell_later(Kind::create_sub_buffer, id, parent, flags, range);
   if (const RemoteMemory& whole = memories_[parent]; whole.host)
     memories_.set(id, {.host = whole.host + range.offset, .in_place = whole.in_place});
   return connection_->is_lost() ? kLost : CL_SUCCESS;
@@ -375,7 +375,7 @@ void RemoteExecutor::free(ObjectType type, ObjectId id) noexcept {
       if (type == ObjectType::device) devices_.erase(id.value());
       if (type == ObjectType::memory && !forget_memory(id)) return;
     }
-    connection_->tell(Kind::free, type, id);
+    connection_->tell_later(Kind::free, type, id);
   } catch (const std::exception& error) {
     log::error("free", "an object stays at the server: {}", error.what());
   }
@@ -452,7 +452,7 @@ cl_int RemoteExecutor::create_kernel(ObjectId id, ObjectId program, const Kernel
     }
   }
   kernels_.set(id, kernel.release());
-  connection_->tell(Kind::create_kernel, id, program, facts.name, facts.arguments.size());
+  connection_->tell_later(Kind::create_kernel, id, program, facts.name, facts.arguments.size());
   return connection_->is_lost() ? kLost : CL_SUCCESS;
 }
 

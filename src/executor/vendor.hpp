@@ -20,12 +20,13 @@ const cl_icd_dispatch& functions(Handle handle) {
   return **reinterpret_cast<const cl_icd_dispatch* const*>(handle);
 }
 
-// Or failed.
-inline bool is_finished(cl_event event) {
+inline cl_int status_of(cl_event event) {
   cl_int status = CL_QUEUED;
   functions(event).clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, nullptr);
-  return status <= CL_COMPLETE;
+  return status;
 }
+// Or failed.
+inline bool is_finished(cl_event event) { return status_of(event) <= CL_COMPLETE; }
 
 // Which libraries to load, from the ICD files that GRUS_VENDORS names (a folder, an .icd file or a library), else where
 // the ICD loader was told to look (OCL_ICD_VENDORS, OPENCL_VENDOR_PATH) unless only Grus is there, else the system's

@@ -47,12 +47,12 @@ Session::Session(channel::Opened channel, Executor& executor, Terms terms, Count
 // From a thread of its own, so that no kernel waits for room, and before every answer that says that commands are done.
 void Session::send_output() {
   const std::lock_guard lock{output_mutex_};
-  Bytes text(4096);
-  for (ssize_t size = 0; (size = ::read(terms_.output, text.data(), text.size())) > 0;) {
+  std::byte text[4096];  // from the heap it would make drivers slower, whose small blocks malloc then puts together
+  for (ssize_t size = 0; (size = ::read(terms_.output, text, sizeof text)) > 0;) {
     printed_ += static_cast<std::uint64_t>(size);
     if (terms_.output_limit != 0 && printed_ > terms_.output_limit)
       return end_for(fmt::format("its kernels printed more than {} bytes", terms_.output_limit));
-    send_message(Kind::output, 0, {text.begin(), text.begin() + size}, {});
+    send_message(Kind::output, 0, {text, text + size}, {});
   }
 }
 
@@ -486,26 +486,8 @@ void Session::handle_waits(const Head& head, Reader& reader) {
       executor_.flush(queue);
       return;
     }
-    case Kind::finish: {
-      const auto queue = reader.take<ObjectId>();
-      if (queue.slot() >= kMaxSlots) throw BadMessage{"an id that can't be"};
-      // A queue that the client has released may still have work, and the executor knows of it.
-      const auto known = queues_.find(queue.value());
-      const auto state = known == queues_.end() ? nullptr : known->second;
-      return aside(head, [this, number, queue, state, last = state ? state->last : 0] {
-        cl_int code = executor_.finish(queue);
-        if (state) state->is_done(last);
-        {
-          const std::lock_guard lock{errors_mutex_};
-          if (const auto failed = queue_errors_.find(queue.value()); failed != queue_errors_.end()) {
-            code = failed->second;
-            queue_errors_.erase(failed);
-          }
-        }
-        send_output();
-        answer(number, code);
-      });
-    }
+    case Kind::finish:
+      return finish(head, reader.take<ObjectId>());
     case Kind::wait: {
       const auto events = reader.take<std::vector<ObjectId>>();
       if (events.empty()) throw BadMessage{"a wait for nothing"};

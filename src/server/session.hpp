@@ -108,7 +108,8 @@ class Session {
   struct Queue {
     bool in_order = true;
     bool is_profiled = false;
-    std::uint64_t last = 0;  // of the thread that reads messages
+    bool is_called_back = false;  // the driver tells of a command's end at once
+    std::uint64_t last = 0;       // of the thread that reads messages
     std::atomic<std::uint64_t> done{0};
     std::shared_ptr<std::vector<Data>> small = std::make_shared<std::vector<Data>>();  // of writes, kept for the device
     std::size_t small_bytes = 0;
@@ -181,6 +182,8 @@ class Session {
   template <typename Command>
   void carry_out(const channel::Head& head, wire::Reader& reader);
   void launch(const channel::Head& head, wire::Reader& reader);
+  bool is_finished_next(ObjectId queue);
+  void finish(const channel::Head& head, ObjectId queue);
   template <typename Command>
   Transfer<Command> read_transfer(wire::Reader& reader);
   template <typename Command>
@@ -393,6 +396,7 @@ class Session {
     std::chrono::steady_clock::time_point since;  // it uses its memory
   };
   Cut* cut_ = nullptr;
+  ObjectId awaited_;      // the event of a launch that the message behind it waits for
   std::string why_over_;  // what was wrong with one of them
   Helpers deferring_{1};  // in order
 };

@@ -66,11 +66,50 @@ void Session::launch(const Head&, Reader& reader) {
   Residency::Lock use;
   if (code == CL_SUCCESS) code = prepare_arguments(kernel, place, use);
   launch.stamp += kernel.returns;
-  Cut cut{launch, kernel, use, std::chrono::steady_clock::now()};
-  cut_ = residency_.is_on() ? &cut : nullptr;
-  if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, place.event, Blocking::no});
+  std::optional<Cut> cut;
+  if (is_deferred_ && residency_.is_on())
+    cut_ = &cut.emplace(Cut{launch, kernel, use, std::chrono::steady_clock::now()});
+  if (code == CL_SUCCESS && !place.event && is_finished_next(place.queue)) awaited_ = new_own_id();
+  const ObjectId event = awaited_ ? awaited_ : place.event;
+  if (code == CL_SUCCESS) code = executor_.submit(launch, {place.queue, place.waits, event, Blocking::no});
   cut_ = nullptr;
+  if (code != CL_SUCCESS) free_own_slot(std::exchange(awaited_, {}));
   note_result(place, code);
+}
+
+// Whether the client waits for nothing but what it is about to launch. What is deferred isn't handled by who reads.
+bool Session::is_finished_next(ObjectId queue) {
+  const Queue& state = *queues_.at(queue.value());
+  if (!state.is_called_back || !state.in_order || terms_.turn_at) return false;
+  const auto next = input_.peek(channel::Kind::finish);
+  return next && Reader{*next}.take<ObjectId>() == queue;
+}
+
+// If it waits for one launch the driver's thread answers, so that nobody has to be woken for that but the client.
+void Session::finish(const Head& head, ObjectId queue) {
+  if (queue.slot() >= kMaxSlots) throw BadMessage{"an id that can't be"};
+  // A queue that the client has released may still have work, and the executor knows of it.
+  const auto known = queues_.find(queue.value());
+  const auto state = known == queues_.end() ? nullptr : known->second;
+  const auto finished = [this, number = head.number, queue, state, last = state ? state->last : 0](cl_int code) {
+    if (state) state->is_done(last);
+    {
+      const std::lock_guard lock{errors_mutex_};
+      if (const auto failed = queue_errors_.find(queue.value()); failed != queue_errors_.end()) {
+        code = failed->second;
+        queue_errors_.erase(failed);
+      }
+    }
+    send_output();
+    answer(number, code);
+  };
+  if (const ObjectId launched = std::exchange(awaited_, {})) {
+    const cl_int refused = executor_.when_event(launched, CL_COMPLETE, finished);
+    free_own_event(launched);
+    executor_.flush(queue);
+    if (refused == CL_SUCCESS) return;
+  }
+  aside(head, [this, queue, finished] { finished(executor_.finish(queue)); });
 }
 
 cl_int Session::use_arguments(const Kernel& kernel, Residency::Lock& use) {

@@ -161,6 +161,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
           queue->in_order = !(properties[next + 1] & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
           queue->is_profiled = (properties[next + 1] & CL_QUEUE_PROFILING_ENABLE) != 0;
         }
+        queue->is_called_back = in_place_.contains(device.value());
         queues_[id.value()] = queue;
       }
       return answer(head.number, code);

@@ -116,8 +116,9 @@ void share_devices(LocalExecutor& executor, const Offer& offer, LeasePage& page,
   }
 }
 
-// How much sessions may use of each device that has memory of its own: the driver needs some, too.
-void tell_capacities(LocalExecutor& executor, const Offer& offer, int control) {
+// Of devices that have memory of their own: how much sessions may use of it, for the driver needs some, too; and a
+// context.
+void get_ready(LocalExecutor& executor, const Offer& offer, int control, bool with_contexts) {
   std::uint32_t number = 0;
   for (const auto& [platform, devices] : offer) {
     for (const cl_uint device : devices) {
@@ -126,7 +127,9 @@ void tell_capacities(LocalExecutor& executor, const Offer& offer, int control) {
       const auto size = executor.device_info(id, CL_DEVICE_GLOBAL_MEM_SIZE);
       Request told{.what = Request::What::capacity, .device = number++};
       if (size && size->size() == sizeof(cl_ulong)) told.bytes = from_bytes<cl_ulong>(*size) / 16 * 15;
-      if (!executor.works_in_place(id) && told.device < LeasePage::kDevices) channel::pass(control, told, {});
+      if (executor.works_in_place(id)) continue;
+      if (told.device < LeasePage::kDevices) channel::pass(control, told, {});
+      if (with_contexts) executor.make_context_ready(platform, device);
     }
   }
 }
@@ -149,15 +152,16 @@ int run_worker(int control, const WorkerOptions& options) {
   // Never destroyed: the process ends instead, which gives everything back at once.
   auto* const executor = new LocalExecutor;
   const Offer offer = make_offer(*executor, options.devices);
-  tell_capacities(*executor, offer, control);
+  get_ready(*executor, offer, control, options.ready_contexts);
   auto client = channel::receive_passed<Handover>(control);
   if (!client) return 0;  // the server is gone
   const Handover& what = client->what;
   auto* const counters = new SharedCounters{SharedCounters::map(std::move(client->descriptors[1]))};
   if (!*counters) return 1;
   const bool has_slice = what.slice.size != 0;
-  if (const int bell = client->descriptors[has_slice ? 4 : 2].release(); bell >= 0)
-    share_devices(*executor, offer, counters->leases(), bell);
+  const int bell = client->descriptors[has_slice ? 4 : 2].release();
+  const bool shares = bell >= 0;
+  if (shares) share_devices(*executor, offer, counters->leases(), bell);
   channel::Resumptions* resumptions = nullptr;
   Session* session = nullptr;
   try {
@@ -174,10 +178,6 @@ int run_worker(int control, const WorkerOptions& options) {
       address.copy(wanted.address, address.size());
       return channel::pass(control, wanted, {});
     };
-    const auto turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
-    const auto goes_in_pieces = [executor](const command::Launch& launch, ObjectId queue) {
-      return executor->goes_in_pieces(launch, queue);
-    };
     const auto end = [counters](const std::string& why) {
       note_end(**counters, why);
       end_once_heard();
@@ -193,10 +193,14 @@ int run_worker(int control, const WorkerOptions& options) {
                          .output_limit = options.output_limit,
                          .number = what.session,
                          .connect = connect,
-                         .turn_at = turn_at,
-                         .goes_in_pieces = goes_in_pieces,
                          .ask = ask,
                          .end = end};
+    if (shares) {
+      terms.turn_at = [executor](ObjectId queue) { return executor->turn_at(queue); };
+      terms.goes_in_pieces = [executor](const command::Launch& launch, ObjectId queue) {
+        return executor->goes_in_pieces(launch, queue);
+      };
+    }
     session = new Session{std::move(opened), *executor, std::move(terms), **counters};
     executor->wait_for_room = [session](Turn& turn) { return session->wait_for_room(turn); };
   } catch (const channel::Lost& lost) {

@@ -86,6 +86,7 @@ void Workers::start_ready() {
   auto folder = folders_ ? folders_->add() : nullptr;
   std::vector<std::string> command = options_.worker;
   if (folder) command.push_back("--caches=" + folder->string());
+  if (!has_ready_contexts_) command.emplace_back("--no-ready-contexts");
   if (auto child = start_child(command, signals_))
     workers_.push_back({std::move(*child), std::move(counters), std::move(folder)});
 }
@@ -138,7 +139,7 @@ bool Workers::hand_over(const Client& client, const Worker& worker, std::span<co
 bool Workers::start_session(const Client& client) {
   bool started = false;
   for (int attempt = 0; attempt < 2 && !started; ++attempt) {
-    const auto ready = std::find_if(workers_.begin(), workers_.end(), [](const auto& one) { return one.session == 0; });
+    const auto ready = std::find_if(workers_.begin(), workers_.end(), [](const auto& one) { return one.is_ready(); });
     if (ready != workers_.end()) {
       (void)!getrandom(&ready->session, sizeof ready->session, 0);
       channel::Descriptor bell = leases_ ? Leases::new_bell() : channel::Descriptor{};
@@ -200,8 +201,13 @@ void Workers::has_ended(pid_t process, int status, bool server_is_ending) {
   const auto worker =
       std::find_if(workers_.begin(), workers_.end(), [&](const Worker& one) { return one.child.process == process; });
   if (worker == workers_.end()) return;
-  note_end(*worker, status, server_is_ending);
+  const std::uint64_t makes_room_for = worker->makes_room_for;
+  if (makes_room_for == 0) note_end(*worker, status, server_is_ending);
   workers_.erase(worker);
+  if (makes_room_for == 0) return;
+  start_ready();
+  if (const Worker* const asked = worker_of(makes_room_for))
+    say(asked->child, {MemoryWord::What::made_room, 0, asked->asked, 0, swap_left(), 0});
 }
 
 void Workers::end_all() {
@@ -260,7 +266,7 @@ void Workers::hear_worker(Worker& worker) {
         break;
       case What::context:
         worker.asked = request.number;
-        aside_.want(worker.session, Clock::now());
+        if (!give_up_ready(worker.session)) aside_.want(worker.session, Clock::now());
         break;
       case What::moved_out:
         memory_.moved_out(worker.session, request.device, request.bytes);
@@ -290,6 +296,16 @@ void Workers::share_out_memory() {
     say(worker->child, {word, device, what == What::move_out ? 0 : worker->asked, bytes, swap_left(), 0});
   }
   make_room_for_contexts();
+}
+
+// A context that nobody uses yet goes first, and there are none like it from then on.
+bool Workers::give_up_ready(std::uint64_t session) {
+  if (!std::exchange(has_ready_contexts_, false)) return false;
+  const auto ready = std::find_if(workers_.begin(), workers_.end(), [](const Worker& one) { return one.is_ready(); });
+  if (ready == workers_.end()) return false;
+  ready->makes_room_for = session;
+  kill(ready->child.process, SIGKILL);
+  return true;
 }
 
 void Workers::make_room_for_contexts() {
@@ -395,7 +411,7 @@ Workers::json Workers::status(const Peer* only) {
   for (const auto& [device, capacity, free] : memory_.rooms())
     answer["devices"].push_back({{"device", device}, {"memory_bytes", capacity}, {"free_bytes", free}});
   for (const Worker& worker : workers_) {
-    if (worker.session != 0 && (!only || worker.peer.user == only->user))
+    if (worker.session != 0 && (!only || counted_with(worker.peer) == counted_with(*only)))
       answer["sessions"].push_back(facts_of(worker));
   }
   answer["tenants"] = tenants_for(only);

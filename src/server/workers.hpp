@@ -85,10 +85,12 @@ class Workers {
     std::string tenant{};
     std::uint64_t asked = 0;  // the number of its request for room
     Clock::time_point used_at() const { return Clock::time_point{std::chrono::nanoseconds{counters->used_at.load()}}; }
-    pid_t connecting = 0;  // the process that does so for it; 0: none
-    std::string why{};     // the server ended it
+    pid_t connecting = 0;              // the process that does so for it; 0: none
+    std::string why{};                 // the server ended it
+    std::uint64_t makes_room_for = 0;  // a session, once it has ended
     std::optional<Clock::time_point> ends{};
 
+    bool is_ready() const { return session == 0 && makes_room_for == 0; }
     json facts() const;
   };
 
@@ -110,6 +112,7 @@ class Workers {
   void hear_worker(Worker& worker);
   void connect_for(Worker& worker, const Request& wanted) const;
   std::uint64_t swap_left() const;
+  bool give_up_ready(std::uint64_t session);
   void make_room_for_contexts();
   void end_greedy();
   static void end_session(Worker& worker, const std::string& why);
@@ -122,6 +125,7 @@ class Workers {
   std::optional<Leases> leases_;  // nothing if devices are not shared in turns
   MemoryShares memory_;
   SteppingAside aside_;
+  bool has_ready_contexts_ = true;    // those that wait for clients, while drivers have room for that
   std::map<std::string, Done> done_;  // by tenants, in sessions that have ended
   std::uint64_t sessions_started_ = 0;
   std::uint64_t greedy_ = 0;  // sessions that were ended for what they took

@@ -256,6 +256,29 @@ class ContextTest(MemoryTest):
                 self.assertEqual(self.sessions(), [])
         self.end(first)
 
+    def test_one_is_ready_before_anybody_comes(self):
+        """The only one that there is: who comes could have no other."""
+        server = self.serve_contexts(1)
+        place = f"@{self.folder}0"
+        looks = []
+
+        def is_taken():  # also for a moment, while the worker finds out what the device does
+            looks.append(place in pathlib.Path("/proc/net/unix").read_text().split())
+            return all(looks[-10:]) and len(looks) >= 10
+
+        self.assertTrue(wait_for(is_taken, 10))
+        self.end(self.begin(server))
+
+    def test_one_that_is_ready_makes_room(self):
+        """Before anybody is asked to step aside."""
+        server = self.serve_contexts(2)
+        before = server.workers()
+        program = self.start(server, "--buffers", 2, "--rounds", 0, "--wait", "--another")
+        self.expect_ready(program)
+        self.assertNotIn("asked to step aside", self.audit.read_text())
+        self.assertTrue(wait_for(lambda: len(server.workers()) == len(before) + 1, 10))  # one is ready again
+        self.end(program)
+
     def test_without_room_who_asks_fails_alone(self):
         server = self.serve_contexts(0)
         done = through(server, SWAPPED, "--buffers", "2", "--rounds", "0", env=self.own)

@@ -3,6 +3,7 @@
 // --buffers COUNT (12), --mib SIZE of each (4), --rounds COUNT (3). --wait: for a line, after "ready". --view: a part
 // of the first buffer is another object's, too. --fails: the first use of a buffer must fail, for want of memory.
 // --dull: what they have in them can be packed. --long: one kernel of several seconds begins before "ready" is said.
+// --another: it makes another context before that.
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -35,6 +36,7 @@ struct Options {
   bool fails = false;
   bool is_dull = false;
   bool is_long = false;
+  bool has_another = false;
 };
 
 struct Buffer {
@@ -174,6 +176,7 @@ int main(int count, char** arguments) {
     if (name == "--fails") options.fails = true;
     if (name == "--dull") options.is_dull = true;
     if (name == "--long") options.is_long = true;
+    if (name == "--another") options.has_another = true;
     const std::size_t value = index + 1 < count ? std::strtoul(arguments[index + 1], nullptr, 10) : 0;
     if (name == "--buffers") options.buffers = value;
     if (name == "--mib") options.mib = value;
@@ -186,6 +189,7 @@ int main(int count, char** arguments) {
   }
   program.run();
   if (options.is_long) program.dwell();
+  if (options.has_another) (void)open_device();
   say("ready");
   if (options.waits) (void)std::getchar();
   program.compare();
