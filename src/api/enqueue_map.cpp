@@ -28,6 +28,12 @@ bool is_free_for(const Region& region, const Queue& queue) {
   return status && *status <= CL_COMPLETE;
 }
 
+// Whether it may go: what a queue does later isn't all that may still read it, and nobody else keeps it until then.
+bool may_be_dropped(const Region& region, const Queue& queue) {
+  if (!region.memory) return true;
+  return (!region.last_queue || !region.memory->host_memory) && is_free_for(region, queue);
+}
+
 // Host memory that is registered with the vendor.
 Result<Ref<Memory>> make_region(const Memory& memory, std::size_t size) {
   auto region = Ref<Memory>::adopt(slab<Memory>().create(*memory.context, CL_MEM_OBJECT_BUFFER));
@@ -95,8 +101,7 @@ cl_int write_back(Memory& memory, const Mapping& mapping, const Enqueue& how) {
 Result<Mapping*> take_mapping(Memory& memory, const Queue& queue, std::size_t size, std::size_t place) {
   if (memory.host || memory.host_ptr) {
     // One that was a copy, when the object lived elsewhere, may still be in use.
-    Mapping& mapping = memory.take_mapping(
-        [&](const Mapping& free) { return !free.staging.memory || is_free_for(free.staging, queue); });
+    Mapping& mapping = memory.take_mapping([&](const Mapping& free) { return may_be_dropped(free.staging, queue); });
     mapping.staging = {};
     if (!memory.host) mapping.staging.memory = stand_in(memory, static_cast<std::byte*>(memory.host_ptr) + place);
     return &mapping;
@@ -147,7 +152,8 @@ cl_int unmap_by_copy(Memory& memory, Mapping& mapping, const Enqueue& how) {
   };
   Region& region = mapping.staging;
   region.last_use = {};
-  if (how.queue.in_order()) {
+  const bool may_be_dropped_later = !region.memory->created && region.memory->host_memory;
+  if (how.queue.in_order() && !may_be_dropped_later) {
     region.last_queue = how.queue.id();
     return send(how);
   }

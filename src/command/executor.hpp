@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "command/callbacks.hpp"
 #include "command/command.hpp"
 #include "objects/below.hpp"
 
@@ -243,6 +244,11 @@ class Executor : public BelowSeam {
   virtual cl_int when_event(ObjectId event, cl_int status, std::function<void(cl_int)> call) = 0;
   // Calls once, from any thread, when everything it was given so far is finished.
   virtual void when_idle(Whose whose, std::function<void()> call) = 0;
+  void keep_while_busy(std::shared_ptr<HostMemory> memory) final {
+    when_idle(Whose::all, [memory = std::move(memory)]() mutable {
+      callbacks::post([memory = std::move(memory)] {});  // giving it back may take locks
+    });
+  }
   virtual cl_int set_queue_property(ObjectId queue, cl_command_queue_properties properties, cl_bool enable,
                                     cl_command_queue_properties* before) = 0;
 };

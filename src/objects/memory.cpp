@@ -70,6 +70,8 @@ Memory::~Memory() {
     });
   }
   if (created) below.free(ObjectType::memory, id());
+  // A region that the executor doesn't know, for it came with a move: commands may still read it.
+  if (is_region && !created && host_memory) below.keep_while_busy(std::move(host_memory));
 }
 
 Mapping* Memory::unmap(const void* pointer) {

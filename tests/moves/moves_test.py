@@ -30,6 +30,9 @@ class MovesTest(TestCase):
     def test_region_written_while_it_is_mapped(self):
         self.round_trip("mapped")
 
+    def test_region_in_use_after_its_unmap(self):
+        self.round_trip("unmapped")
+
     def test_callbacks_that_take_long(self):
         self.round_trip("callback")
 

@@ -6,6 +6,8 @@
 //   const        a kernel writes through a pointer to const
 //   scope        a program with a program-scope variable
 //   mapped       a region that is mapped for writing the whole time, and written by a thread
+//   unmapped     buffers that are mapped, written, and unmapped behind a kernel that takes long; then mapped again, or
+//                released, at once
 //   lent         a buffer in the program's own memory, part of which is mapped and written, and then all compared
 //   borrowed     such buffers made and released all the time, with their memory
 //   callback     callbacks that take long, and call back
@@ -47,6 +49,7 @@ int main(int argc, char** argv) {
        }},
       {"scope", [](Given) { scope(); }},
       {"mapped", [](Given) { mapped(); }},
+      {"unmapped", [](Given) { unmapped(); }},
       {"lent", [](Given) { lent(); }},
       {"borrowed", [](Given) { borrowed(); }},
       {"callback", [](Given) { callback(); }},

@@ -189,6 +189,7 @@ using Sizes = std::vector<size_t>;
 void busy(const Sizes& sizes, const char* kernel_name = "advance");
 void scattered(const Sizes& sizes);
 void mapped();
+void unmapped();
 void lent();
 void borrowed();
 void image();

@@ -300,6 +300,43 @@ void mapped() {
   rounds.tell();
 }
 
+void unmapped() {
+  constexpr size_t kWords = 1 << 20;
+  constexpr size_t kBytes = kWords * sizeof(cl_uint);
+  Subject subject;
+  cl_kernel wait_a_while = subject.kernel("wait_a_while");
+  cl_mem waited = subject.zeroes(256);
+  cl_mem copy = subject.buffer(kWords);
+  Rounds rounds;
+  while (rounds.next()) {
+    const cl_uint round = rounds.begin();
+    cl_mem memory = subject.buffer(kWords);
+    const auto map = [&](cl_bool blocking) {
+      cl_int code = CL_SUCCESS;
+      void* pointer = clEnqueueMapBuffer(subject.queue, memory, blocking, CL_MAP_READ | CL_MAP_WRITE, 0, kBytes, 0,
+                                         nullptr, nullptr, &code);
+      check(code, "clEnqueueMapBuffer");
+      return static_cast<cl_uint*>(pointer);
+    };
+    const auto unmap = [&](cl_uint* words) {
+      check(clEnqueueUnmapMemObject(subject.queue, memory, words, 0, nullptr, nullptr), "clEnqueueUnmapMemObject");
+    };
+    cl_uint* words = map(CL_TRUE);
+    std::iota(words, words + kWords, round);
+    std::this_thread::sleep_for(std::chrono::milliseconds{10});  // moves come mostly here
+    subject.run(wait_a_while, waited, 1 << 16, 256);
+    unmap(words);
+    if (round % 2 == 0) unmap(map(CL_FALSE));  // what was written isn't there yet
+    check(clEnqueueCopyBuffer(subject.queue, memory, copy, 0, 0, kBytes, 0, nullptr, nullptr), "clEnqueueCopyBuffer");
+    check(clReleaseMemObject(memory), "clReleaseMemObject");
+    const Words all = subject.read(copy, kWords);
+    for (size_t i = 0; i < kWords; ++i) {
+      if (all[i] != round + i) fail("word " + std::to_string(i) + " isn't what was written before the unmap");
+    }
+  }
+  rounds.tell();
+}
+
 namespace {
 
 // Memory of the program's own, and a buffer in it.
