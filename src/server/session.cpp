@@ -301,11 +301,10 @@ void Session::free(ObjectType type, ObjectId id) {
     const std::lock_guard lock{builds_mutex_};
     if (in_use_.contains({type, id.value()})) throw BadMessage{"the end of an object that is in use"};
   }
-  if (const auto region = bulk_regions_.find(id.value());
-      type == ObjectType::context && region != bulk_regions_.end()) {
-    executor_.free(ObjectType::memory, region->second);
-    free_own_slot(region->second);
-    bulk_regions_.erase(region);
+  if (const auto use = bulk_uses_.find(id.value()); type == ObjectType::context && use != bulk_uses_.end()) {
+    if (use->second.region) executor_.free(ObjectType::memory, use->second.region);
+    free_own_slot(use->second.region);
+    bulk_uses_.erase(use);
   }
   if (const auto queue = own_queues_.find(id.value()); type == ObjectType::context && queue != own_queues_.end()) {
     residency_.fix_all_of(id);
@@ -390,13 +389,24 @@ std::byte* Session::shared_at(std::uint64_t place, std::size_t size) const {
   return memory_->rings() + place;
 }
 
-// Transfers through the bulk area are fastest if the driver knows it.
-void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices) {
+// Transfers through the bulk area are fastest if the driver knows it. Telling it takes as long as making a context, so
+// that waits until a program moves data at all.
+void Session::expect_bulk_use(ObjectId context, std::span<const ObjectId> devices) {
   const auto shares = [&](ObjectId device) {
     const auto fact = executor_.device_info(device, CL_DEVICE_HOST_UNIFIED_MEMORY);
     return !fact || from_bytes<cl_bool>(*fact) == CL_TRUE;
   };
-  if (!treats_memory_as_own() && std::any_of(devices.begin(), devices.end(), shares)) return;
+  if (treats_memory_as_own() || std::none_of(devices.begin(), devices.end(), shares)) bulk_uses_[context.value()] = {};
+}
+
+void Session::note_bulk_use(ObjectId context, std::size_t size) {
+  constexpr std::size_t kWorthTelling = std::size_t{1} << 20;
+  const auto found = bulk_uses_.find(context.value());
+  if (found == bulk_uses_.end()) return;
+  BulkUse& use = found->second;
+  const std::size_t before = use.bytes;
+  use.bytes += size;
+  if (before >= kWorthTelling || use.bytes < kWorthTelling) return;
   if (!memory_ && !own_bulk_) own_bulk_ = memory_in_pages(kPart * kParts);
   NewBuffer region;
   region.id = new_own_id();
@@ -404,7 +414,7 @@ void Session::register_bulk(ObjectId context, std::span<const ObjectId> devices)
   region.size = memory_ ? memory_->bulk().size() : own_bulk_->size();
   region.host = memory_ ? memory_->bulk().data() : own_bulk_->data();
   region.is_region = true;
-  if (region.id && executor_.create_buffer(region) == CL_SUCCESS) bulk_regions_[context.value()] = region.id;
+  if (region.id && executor_.create_buffer(region) == CL_SUCCESS) use.region = region.id;
 }
 
 // For people who look at the session.

@@ -206,7 +206,8 @@ class Session {
   std::byte* place_in_object(const Transfer<Command>& transfer) const;
   void mark_done(const Place& place);
   void free_queue(ObjectId id);
-  void register_bulk(ObjectId context, std::span<const ObjectId> devices);
+  void expect_bulk_use(ObjectId context, std::span<const ObjectId> devices);
+  void note_bulk_use(ObjectId context, std::size_t size);
   const OfferedPlatform& offered_platform(std::uint32_t number) const;
   void note_devices(std::span<const ObjectId> devices);
   cl_int create_buffer(const channel::Head& head, NewBuffer& order);
@@ -331,13 +332,17 @@ class Session {
   };
   std::unordered_map<std::uint64_t, ContextPlace> context_places_;
   std::unordered_map<std::uint64_t, std::uint32_t> device_numbers_;
-  std::vector<ObjectId> used_;                                // by the command that is handled
-  std::unordered_map<std::uint64_t, ObjectId> own_queues_;    // by context
-  std::deque<std::shared_ptr<Clearing>> clearings_;           // the oldest first
-  std::vector<ObjectId> past_clears_;                         // events that the command in hand may still wait for
-  std::unordered_map<std::uint64_t, ObjectId> bulk_regions_;  // by context
-  std::uint64_t memory_changes_ = 1;                          // buffers made or freed so far
-  std::unordered_map<std::uint64_t, cl_int> queue_errors_;    // not told yet; guarded by errors_mutex_
+  std::vector<ObjectId> used_;                              // by the command that is handled
+  std::unordered_map<std::uint64_t, ObjectId> own_queues_;  // by context
+  std::deque<std::shared_ptr<Clearing>> clearings_;         // the oldest first
+  std::vector<ObjectId> past_clears_;                       // events that the command in hand may still wait for
+  struct BulkUse {
+    std::size_t bytes = 0;  // that came and went so far
+    ObjectId region;        // the bulk area as the driver knows it, once it is worth it
+  };
+  std::unordered_map<std::uint64_t, BulkUse> bulk_uses_;    // by context, if its devices have memory of their own
+  std::uint64_t memory_changes_ = 1;                        // buffers made or freed so far
+  std::unordered_map<std::uint64_t, cl_int> queue_errors_;  // not told yet; guarded by errors_mutex_
   std::mutex errors_mutex_;
 
   Residency residency_;

@@ -195,6 +195,7 @@ Session::Transfer<Command> Session::read_transfer(Reader& reader) {
   transfer.size = packed_size(transfer.command, memory);
   if (transfer.size > memory.size) throw BadMessage{"more data than the object has"};
   transfer.shared = shared_at(reader.take<std::uint64_t>(), transfer.size);
+  note_bulk_use(memory.context, transfer.size);
   if (transfer.shared) {
     constexpr bool kReads = requires(Command command) { command.to = static_cast<void*>(nullptr); };
     Counters::add(kReads ? counters_.bytes_shared : counters_.bytes_in, transfer.size);

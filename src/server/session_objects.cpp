@@ -133,7 +133,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       const cl_int code = with_room([&] { return executor_.create_context(id, devices, index, properties, notice); });
       if (code == CL_SUCCESS) {
         create(ObjectType::context, id, code);
-        register_bulk(id, devices);
+        expect_bulk_use(id, devices);
         note_devices(devices);
         const std::uint32_t number = device_numbers_[devices[0].value()];
         const bool is_one = std::all_of(devices.begin(), devices.end(),
@@ -202,6 +202,7 @@ void Session::handle_objects(const Head& head, Reader& reader) {
       create(head, ObjectType::memory, id, code);
       Memory& memory = memories_[id.value()];
       memory.size = range.size;
+      memory.context = whole.context;
       memory.clearing = memories_[parent.value()].clearing;
       if (whole.host) memory.host = whole.host + range.offset;
       return;
