@@ -51,8 +51,8 @@ class Session:
 
 
 def is_over(answer):
-    """Whether the program ended meanwhile, which cancels its move. Nobody else does who uses this."""
-    return answer.get("error") == "cancelled"
+    """Whether the program ended meanwhile, which cancels its move, or refuses it. Nobody else does who uses this."""
+    return answer.get("error") in ("cancelled", "the program is ending")
 
 
 class Moved:

@@ -43,7 +43,7 @@ class ClblastRoutines(Case):
     fast = ("pocl",)
 
     def run(self, place):
-        return lines_as_facts(place.run(place.program("clblast_routines.cpp"), 700 if place.timing else 1).out)
+        return lines_as_facts(place.run(place.program("clblast_routines.cpp"), 700 if place.is_long else 1).out)
 
 
 CASES = (

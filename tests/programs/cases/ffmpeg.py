@@ -6,7 +6,7 @@ FILTERS = {
     "unsharp": "unsharp_opencl=lx=5:ly=5:la=1.5",
     "nlmeans": "nlmeans_opencl=s=4:p=3:r=5",
 }
-FRAMES_WHEN_TIMED = {"avgblur": 25, "unsharp": 60, "nlmeans": 8}
+FRAMES_WHEN_LONG = {"avgblur": 25, "unsharp": 60, "nlmeans": 16}
 
 
 class Ffmpeg(Case):
@@ -29,8 +29,8 @@ class Ffmpeg(Case):
         size, count = "320x240", 25
         if place.vendor.name == "oclgrind":
             size, count = "64x48", 3
-        if place.timing:
-            size, count = "640x480", FRAMES_WHEN_TIMED[self.kind]
+        if place.is_long:
+            size, count = "640x480", FRAMES_WHEN_LONG[self.kind]
         chain = f"format=yuv420p,hwupload,{FILTERS[self.kind]},hwdownload,format=yuv420p"
         frames = self.frames(place, size, count, chain)
         if len(frames) != count:

@@ -35,7 +35,8 @@ class Hashcat(Case):
         return len(list((place.folder / "home").rglob("*.kernel")))
 
     def crack_for_seconds(self, place):
-        return {"long mask": self.crack(place, BY_MASK, "?l?l?l?l?l?d", "zzxwq9")}
+        mask, secret = ("?l?l?l?l?l?d", "zzxwq9") if place.timing else ("?l?l?l?l?l?l?d", "xqzxwq9")
+        return {"long mask": self.crack(place, BY_MASK, mask, secret)}
 
     def run(self, place):
         if place.timing:
@@ -49,7 +50,7 @@ class Hashcat(Case):
             words = place.work / "words"
             words.write_text("".join(f"word{i}\n" for i in range(500)) + SECRET + "\n")
             facts["words"] = self.crack(place, WORDS, words)
-        return facts | (self.crack_for_seconds(place) if place.moving else {})
+        return facts | (self.crack_for_seconds(place) if place.is_long else {})
 
 
 class HashcatHandover(Hashcat):
@@ -64,7 +65,7 @@ class HashcatHandover(Hashcat):
     def run(self, place):
         if place.native:
             place.adopt_caches(place.native, ["home"])
-        return {"mask": self.crack(place, BY_MASK, MASK)} | (self.crack_for_seconds(place) if place.moving else {})
+        return {"mask": self.crack(place, BY_MASK, MASK)} | (self.crack_for_seconds(place) if place.is_long else {})
 
 
 CASES = (Hashcat("md5", ("pocl",)), Hashcat("sha256", ("rusticl",)), HashcatHandover())

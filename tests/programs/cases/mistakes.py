@@ -18,6 +18,7 @@ class Mistakes(Case):
     targets = ("pocl", "rusticl", "oclgrind")
     fast = ("pocl", "oclgrind")
     timed = False
+    least_moves = 0  # each mistake has a process of its own
 
     def run(self, place):
         facts = {}

@@ -11,7 +11,7 @@ class OpenCv(Case):
     fast = ("pocl",)
 
     def run(self, place):
-        size = (640, 480, 20) if place.timing else (200, 120, 3)
+        size = (640, 480, 20) if place.is_long else (200, 120, 3)
         if place.vendor.name == "oclgrind":
             size = (48, 32, 1)
         # OpenCV looks for GPUs unless told otherwise

@@ -12,7 +12,7 @@ class PyOpenCl(Case):
 
     def run(self, place):
         def once():
-            count = 1 << 22 if place.timing else 4096
+            count = 1 << 22 if place.is_long else 4096
             return lines_as_facts(place.run("/usr/bin/python3", place.program("pyopencl_arrays.py"), count).out)
 
         if place.timing:

@@ -17,7 +17,7 @@ class X264(Case):
     tolerance = 0.05
 
     def run(self, place):
-        width, height, frames = 320, 240, 250 if place.timing else 50
+        width, height, frames = 320, 240, 250 if place.is_long else 50
         video = place.work / "in.y4m"
         if not video.exists():
             write_video(video, width, height, frames)

@@ -23,7 +23,7 @@ class Case:
     slow = {}  # vendors on which it is not tried, and why
     present_as_gpu = False
     timed = True  # its time says something
-    least_moves = 10  # with --move: in one run, or, if none is long enough, in several
+    least_moves = 10  # with --move: of one run of the program
     launches_repeat = True  # two native runs launch the same number of kernels
     tolerance = 0.0  # relative, for facts that are numbers
     cured = ()  # (call, code): fails natively where a driver doesn't do what the specification asks, and needn't here

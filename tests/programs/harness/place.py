@@ -75,9 +75,9 @@ class Place:
         self.speed = 0.0  # of its last run, as the program said itself
         self._runs = 0
         self._through, self._server = through, None  # unix or tcp: the devices are behind a server of this place's own
-        self.moving = move  # cases may then take longer, to be moved often
-        self._move, self._pause = move and mode == "grus", pause  # between moves
-        self.moves = []  # what each said
+        self.is_long = timing or move  # to be measured, or to be moved often
+        self.is_moved, self._pause = move and mode == "grus", pause  # between moves
+        self.most_moves = 0  # of one run of the program
         for name in ("work", "tmp", "run", *CACHES):  # OpenCV caches elsewhere if .cache is not there
             (folder / name).mkdir(parents=True)
         (folder / "run").chmod(0o700)
@@ -116,9 +116,11 @@ class Place:
         if self.mode == "grus":
             command = self._grus_prefix(report_file) + command
         environment = self._environment(calls_file) | (environment or {})
-        with self._moving(environment):
+        moves = []  # what each said
+        with self._moving(environment, moves):
             outcome = self._spawn(command, environment, timeout)
-        refused = [move["error"] for move in self.moves if not move["ok"]]
+        self.most_moves = max(self.most_moves, len(moves))
+        refused = [move["error"] for move in moves if not move["ok"]]
         if refused:
             raise Failed(f"a move was refused: {refused[0]}")
         calls = _read_calls(calls_file)
@@ -133,14 +135,13 @@ class Place:
         if self._server:
             self._server.__exit__()
 
-    def _moving(self, environment):
+    def _moving(self, environment, moves):
         """Moves what runs meanwhile: between two executors of this process, and to a server and back."""
-        if not self._move:
+        if not self.is_moved:
             return contextlib.nullcontext()
         if not self._server:
             self._server = Server(self.tools.grus[0], "unix", self.icd_file, environment | {"LAYER_CALLS_FILE": "", "OPENCL_LAYERS": ""}).__enter__()
-        return Mover(environment, [{"to": self._server.address}, {"to": "local"}, {"to": "local"}], self.moves,
-                     self._pause)
+        return Mover(environment, [{"to": self._server.address}, {"to": "local"}, {"to": "local"}], moves, self._pause)
 
     def _devices(self) -> list:
         if not self._through:
