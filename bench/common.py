@@ -98,7 +98,8 @@ def about(device, versions):
         "date": datetime.date.today().isoformat(),
         "host": f"{cpu_name()}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}",
         "versions": {name: version for name, version in versions.items() if version},
-        "code": first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]),
+        # Where only what was built is, whoever brought it there says what it is made of.
+        "code": os.environ.get("BENCH_CODE") or first_line(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*"]),
         "command": os.environ.get("BENCH_COMMAND") or shlex.join(relative),
     }
 
