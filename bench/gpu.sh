@@ -45,7 +45,7 @@ esac
 case $minutes in '' | *[!0-9]* | 0) echo "gpu.sh: --minutes takes a whole number of minutes" >&2; exit 2 ;; esac
 
 mkdir -p "$out" && out=$(cd "$out" && pwd) || exit 2
-scratch=$(mktemp -d) || exit 2
+scratch=$(mktemp -d) && chmod 755 "$scratch" || exit 2 # other users' servers read the drivers' names there
 trap 'rm -rf "$scratch"' EXIT
 cd "$root" || exit 2
 ends=$((SECONDS + minutes * 60))

@@ -333,15 +333,14 @@ def main():
             (bench.alone, 200, 3, 64 * 2112),  # that a large GPU runs all at once
             (bench.wait, 5000), (bench.wait, 50), (bench.wait, 500, True), (bench.wait, 5000, True),
             (bench.swapping,), (bench.swapping, 3072, 4, 1), (bench.two, "lud", 3), (bench.apart, "cnn", 6), (bench.greed, 2)]
-        rows = []
+        rows, about = [], common.about(chosen.device, {"grus": common.first_line([grus, "--version"])})
         for part, *arguments in parts:
             if chosen.only and part.__name__ not in chosen.only:
                 continue
             rows.append(part(*arguments))
             print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
-    if chosen.json:
-        about = common.about(chosen.device, {"grus": common.first_line([grus, "--version"])})
-        chosen.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+            if chosen.json:  # at once: all of it takes long
+                chosen.json.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
     verdicts = {row.get("verdict") for row in rows}
     return 1 if "MISSED" in verdicts else 3 if "unclear" in verdicts else 0
 

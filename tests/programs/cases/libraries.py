@@ -22,7 +22,7 @@ CASES = (
     Program("clfft", "clfft_transforms.cpp", ("libclfft-dev", "ocl-icd-opencl-dev", "g++"),
             ["-std=c++20", "-lclFFT", "-lOpenCL"], EVERYWHERE, EVERYWHERE, ("400",)),
     Program("boost-compute", "boost_compute.cpp", ("libboost-dev", "ocl-icd-opencl-dev", "g++"),
-            ["-std=c++17", "-O0", "-lOpenCL"], ("pocl", "rusticl"), ("pocl",), ("1000000",)),
+            ["-std=c++17", "-O0", "-lOpenCL"], ("pocl", "rusticl"), ("pocl",), ("2000000",)),
     Program("viennacl", "viennacl_solver.cpp", ("libviennacl-dev", "ocl-icd-opencl-dev", "g++"),
             ["-std=c++14", "-O0", "-lOpenCL"], ("pocl", "rusticl"), (), ("800",),
             cured=(("clGetDeviceIDs", -1),)),  # rusticl has no default device; the specification wants one
