@@ -114,8 +114,31 @@ void print(const json& session, const json& outcome, const std::string& done) {
              style.bold(milliseconds(outcome["stop_seconds"])), milliseconds(outcome["drain_seconds"]));
 }
 
-// For chrome://tracing and the like.
-void write_trace(const std::string& path, const json& outcomes) {
+// For chrome://tracing and the like. Opened before anything is moved for it.
+class Trace {
+ public:
+  explicit Trace(const std::string& path) : path_{path} {
+    if (path_.empty()) return;
+    file_.open(path_);
+    check();
+  }
+  void write(const json& outcomes) {
+    if (path_.empty()) return;
+    file_ << json{{"traceEvents", events_of(outcomes)}}.dump(1) << std::endl;
+    check();
+  }
+
+ private:
+  static json events_of(const json& outcomes);
+  void check() const {
+    if (!file_) throw Problem{fmt::format("{}: can't be written", path_)};
+  }
+
+  const std::string& path_;
+  std::ofstream file_;
+};
+
+json Trace::events_of(const json& outcomes) {
   json events = json::array();
   for (const json& outcome : outcomes) {
     if (!outcome.contains("phases")) continue;
@@ -129,9 +152,7 @@ void write_trace(const std::string& path, const json& outcomes) {
                         {"args", {{"read", phase["read"]}, {"sent", phase["sent"]}}}});
     }
   }
-  std::ofstream file{path};
-  file << json{{"traceEvents", events}}.dump(1) << '\n';
-  if (!file.flush()) throw Problem{fmt::format("{}: can't be written", path)};
+  return events;
 }
 
 // Whatever stands in the way of one is no reason not to go on with the others.
@@ -151,6 +172,7 @@ json outcome_for(const json& session, const json& request) {
 int carry_out(const Options& options, const std::vector<json>& sessions) {
   json outcomes = json::array();
   int status = kDone;
+  Trace trace{options.trace};
   if (!options.file.empty() && sessions.size() > 1)
     throw Problem{fmt::format("{} stands for {} programs, and a file is for one", options.session, sessions.size())};
   for (const json& session : sessions) {
@@ -175,7 +197,7 @@ int carry_out(const Options& options, const std::vector<json>& sessions) {
     outcomes.push_back(std::move(outcome));
   }
   if (options.json) fmt::print("{}\n", outcomes.dump(2));
-  if (!options.trace.empty()) write_trace(options.trace, outcomes);
+  trace.write(outcomes);
   return status;
 }
 
@@ -218,6 +240,7 @@ void add_copy_options(CLI::App& app, Options& options) {
   add_max_stop_option(app, options);
   app.add_option("--bandwidth", options.bandwidth, "Copy at most so much per second while the program runs: 500MB, 2GB")
       ->transform(CLI::AsSizeValue(true))
+      ->check(CLI::PositiveNumber)
       ->type_name("BYTES");
   app.add_flag("--overlap,!--no-overlap", options.overlap, "Write at the destination while the source is read")
       ->default_str("on");

@@ -35,6 +35,7 @@ std::vector<json> local_sessions() {
 }
 
 std::vector<json> sessions_meant(const std::string& session) {
+  if (session.empty()) throw Problem{"name a program: a process id, a name, or `all`", kUsage};
   const bool is_number = !session.empty() && session.find_first_not_of("0123456789") == std::string::npos;
   std::vector<json> sessions;
   if (is_number) {  // the others needn't be asked

@@ -1,9 +1,11 @@
 #include "move/checkpoint.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -50,14 +52,15 @@ json objects_in(const Inventory& all) {
   return objects;
 }
 
+// The file has its name when it is whole.
 class Writer {
  public:
   explicit Writer(const std::string& path)
-      : path_{path}, part_{path + ".part"}, file_{open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600)} {
+      : path_{path}, part_{path + ".XXXXXX"}, file_{mkostemp(part_.data(), O_CLOEXEC)} {
     if (file_.get() < 0) fail();
   }
   ~Writer() {
-    if (!is_whole_) unlink(part_.c_str());
+    if (file_.get() >= 0 && !is_whole_) unlink(part_.c_str());
   }
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
@@ -81,7 +84,7 @@ class Writer {
   [[noreturn]] void fail() const { throw Refused{fmt::format("{}: {}", path_, std::strerror(errno))}; }
 
   const std::string path_;
-  const std::string part_;
+  std::string part_;
   const channel::Descriptor file_;
   bool is_whole_ = false;
 };
@@ -107,7 +110,21 @@ void put_back(const Memory& memory, const Bytes& contents, ObjectId queue) {
         fmt::format("memory can't be written: OpenCL error {}; what the objects hold is a mixture now", code)};
 }
 
+bool is_checkpoint(const std::string& path) {
+  std::array<char, 8> mark{};
+  return std::ifstream{path, std::ios::binary}.read(mark.data(), mark.size()) && mark == kMark;
+}
+
 }  // namespace
+
+void expect_room_for_checkpoint(const std::string& path) {
+  struct stat found {};
+  if (lstat(path.c_str(), &found) != 0) {
+    if (errno != ENOENT) throw Refused{fmt::format("{}: {}", path, std::strerror(errno))};
+  } else if (!S_ISREG(found.st_mode) || !is_checkpoint(path)) {
+    throw Refused{fmt::format("{}: it is there already and no checkpoint, so it isn't overwritten", path)};
+  }
+}
 
 void write_checkpoint(const std::string& path, const Shelf& shelf, const Inventory& all) {
   const auto contents = shelf.contents();

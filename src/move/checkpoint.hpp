@@ -10,6 +10,8 @@
 
 namespace grus::move {
 
+// Refused if something else than a checkpoint is there.
+void expect_room_for_checkpoint(const std::string& path);
 // Leaves no file behind if it can't be written whole. Throws Refused.
 void write_checkpoint(const std::string& path, const Shelf& shelf, const Inventory& inventory);
 

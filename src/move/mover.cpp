@@ -149,6 +149,7 @@ class Mover {
       throw Refused{all};
     }
     if (order_.comparison.kind == memory::Kind::system) report_.plan.notes = notes_on_watching(kept.all);
+    if (order_.kind == Order::Kind::checkpoint) expect_room_for_checkpoint(order_.file);
     if (order_.dry_run) return std::move(report_);
     if (!is_suspended) wait_for_builds(kept);  // else they wait for this
     using Overlap = memory::Conveyor::Overlap;

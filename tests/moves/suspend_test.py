@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import stat
 import subprocess
 import sys
 import tempfile
@@ -317,6 +318,22 @@ class CheckpointTest(TestCase):
         self.checkpoint()
         other = self.subject("state")
         self.assertIn("another session", self.refused(other, "restore", file=self.file))
+
+    def test_nothing_else_is_overwritten(self):
+        file = pathlib.Path(self.file)
+        other = self.folder / "other"
+        other.write_text("precious")
+        part = self.folder / "file.part"
+        part.write_text("precious")
+        for make in (lambda: file.write_text("precious"), file.mkdir, lambda: file.symlink_to(other), lambda: os.mkfifo(file)):
+            make()
+            self.assertIn("isn't overwritten", self.refused(self.program, "checkpoint", file=self.file))
+            file.rmdir() if file.is_dir() else file.unlink()
+        for _ in range(2):
+            self.checkpoint()
+        self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
+        self.assertEqual({one.name for one in self.folder.iterdir()}, {"file", "file.part", "other"})
+        self.assertEqual((other.read_text(), part.read_text()), ("precious", "precious"))
 
     def test_full_disk_leaves_no_file(self):
         full = self.enterContext(small_disk(self.folder, "64k"))
