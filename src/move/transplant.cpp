@@ -15,6 +15,7 @@ namespace grus::move {
 namespace {
 
 constexpr auto kWaitForCommands = std::chrono::milliseconds{20};
+constexpr std::size_t kWorthAsking = std::size_t{64} << 10;
 
 // Whether only the inventory still knows the object, and its views.
 bool is_released(const Memory& memory, const Inventory& all) {
@@ -165,11 +166,13 @@ memory::DirectPath* Transplant::direct_path(Executor& from) {
   return known->second.get();
 }
 
-// If it is for the host to compare. False if it must go another way.
+// If it is for the host to compare. False if it must go another way: servers are asked for one object at a time, so
+// what is small goes through this process, with many under way.
 bool Transplant::copy_directly(const memory::Route& route, const Part& part, memory::Round round,
                                const memory::OnCopied& on_copied) {
   Twin& twin = part.twin;
   if (!route.direct || part.is_image() || (twin.pages && !twin.is_direct)) return false;
+  if (part.size() < kWorthAsking) return false;
   twin.is_direct = true;
   try {
     for (const Range& range : part.ranges()) route.direct->copy(route.queue, part.id(), range, how_, round, on_copied);

@@ -88,6 +88,7 @@ void Session::handle_devices(const Head& head, Reader& reader) {
         for (const ObjectId id : ids) {
           create(ObjectType::device, id, CL_SUCCESS);
           device_numbers_[id.value()] = device_numbers_[parent.value()];
+          if (in_place_.contains(parent.value())) in_place_.insert(id.value());
         }
       }
       return answer(head.number, code);

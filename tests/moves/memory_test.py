@@ -9,7 +9,9 @@ import tempfile
 import unittest
 
 sys.dont_write_bytecode = True
-from subjects import ENVIRONMENT, GRUS, SOURCE, TestCase  # noqa: E402
+from subjects import ENVIRONMENT, GRUS, SLOWER, SOURCE, TestCase  # noqa: E402
+
+WRITTEN_MEANWHILE = (4 if SLOWER == 1 else 12) << 20  # at most, of 16 MiB
 
 
 class MemoryTest(TestCase):
@@ -20,7 +22,7 @@ class MemoryTest(TestCase):
         """Only what was written is looked at, and nothing that was written is missed."""
         server = self.server()
         slow = {"bytes_per_second": 64 << 20}  # so that the program writes meanwhile
-        for how, least, most in (("system", 1, 4 << 20), ("xxh3", 16 << 20, 16 << 20)):
+        for how, least, most in (("system", 1, WRITTEN_MEANWHILE), ("xxh3", 16 << 20, 16 << 20)):
             subject = self.subject("ways")
             for _ in range(3):
                 moved = self.move(subject, to=server.address, fingerprint=how, **slow)
@@ -36,7 +38,7 @@ class MemoryTest(TestCase):
         own = {"GRUS_MEMORY": "own"}
         ways = [({}, [first.address, second.address, "local"]), (own, [self.server(**own).address, "local"])]
         for environment, places in ways:
-            for kernels, least, most in ((0, 1, 4 << 20), (1, 16 << 20, 16 << 20)):
+            for kernels, least, most in ((0, 1, WRITTEN_MEANWHILE), (1, 16 << 20, 16 << 20)):
                 subject = self.subject("ways", kernels, environment=environment)
                 for place in places * 2:
                     moved = self.move(subject, to=place, bytes_per_second=64 << 20)

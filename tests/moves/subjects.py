@@ -95,8 +95,8 @@ class TestCase(unittest.TestCase):
         return [{"to": "local", "device": "0:1"}, {"to": self.server().address}, {"to": self.server("tcp").address},
                 {"to": "local", "device": "0:0"}]
 
-    def round_trip(self, *subject, times=3):
-        subject = self.subject(*subject)
+    def round_trip(self, *subject, times=3, **options):
+        subject = self.subject(*subject, **options)
         for place in self.places() * times:
             self.move(subject, **place)
             time.sleep(0.02)
