@@ -20,7 +20,7 @@ from serving import Server, wait_for
 
 # Sizes besides the defaults, and for how many seconds they work on a device.
 CRANE = {"encoder": ([], 15), "cnn": (["--size", "320"], 40), "water": (["8", "4000"], 40)}  # 256 MB; 512 molecules
-LOGV = {"mmul": ([], 2.8), "lud": ([], 0.66)}  # 48 and 39 MiB
+LOGV = {"mmul": 2.8, "lud": 0.66}  # 48 and 39 MiB; for how many seconds the device works on a round, at most
 LOGV_WAYS = {"copied before": {}, "in the stop": {"rounds": 0}}
 LOGV_BYTES_PER_SECOND = 100_000_000
 MIB = 2**20
@@ -192,7 +192,9 @@ def logv_rows(chosen, folder, name):
     delays, moves = {name: [] for name in LOGV_WAYS}, {name: [] for name in LOGV_WAYS}
     unmoved = []
     with distant_server(common.program("grus", chosen.grus), folder, moving_environment(folder)) as (place, before, shaped_by):
-        subject = Subject(chosen, folder, name, *LOGV[name], before)
+        subject = Subject(chosen, folder, name, [], LOGV[name], before)
+        if (part := LOGV[name] / round_s(subject.native)) < 1:
+            subject = Subject(chosen, folder, name, ["--part", f"{part:.4f}"], LOGV[name], before)
         subject.command += ["--seconds", str(max(subject.seconds, 2.5 * round_s(subject.native)))]
         ways = {"": [], **{way: [place | options | {"device": chosen.platform}] for way, options in LOGV_WAYS.items()}}
         pause = min(subject.seconds, round_s(subject.native)) / 4
