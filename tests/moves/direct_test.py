@@ -121,7 +121,8 @@ class DirectTest(unittest.TestCase):
         for server in (servers[1], servers[0]):
             moved = self.move(subject, server, bytes_per_second=64 << 20)
             self.assertEqual(moved["plan"]["notes"], [])
-            self.assertEqual(moved["sent_direct"], moved["sent_running"] + moved["sent_stopped"])
+            other = moved["sent_running"] + moved["sent_stopped"] - moved["sent_direct"]
+            self.assertLess(other, 64 << 10)  # some images are small
             self.assertGreater(moved["sent_direct"], 5 << 20)
             self.assertLess(moved["sent_stopped"], 1 << 20)
         subject.end()
