@@ -98,8 +98,10 @@ class MovesTest(TestCase):
             moved = self.move(subject, to=server.address, fingerprint="xxh3", sample=4, sample_at=at)
             last = next(phase for phase in moved["phases"] if phase["phase"] == "last copy")
             self.assertEqual(last["read"], 4 << 20)
-            # All words of these pages change; but some pages may have been copied amid the last kernel.
-            self.assertGreater(last["sampled"], last["sent"] // 2)
+            self.assertGreater(last["sent"], 0)
+            # All words of these pages change. Slow copies may be amid a kernel, with only a part of a page's words changed.
+            least = last["sent"] if SLOWER == 1 else last["sent"] // 2
+            self.assertGreaterEqual(last["sampled"], least)
             subject.end()
         subject = self.subject("busy")
         self.assertIn("can't be compared", self.refused(subject, to=server.address, fingerprint="crc32"))
